@@ -1,0 +1,65 @@
+# The project's door: every target makes what it needs, from Python >= 3.11 and make alone.
+# Variables: ARGS (passed on), PYTHON (interpreter for a new environment), UV (empty: pip although uv is there), VENV.
+# Paths are relative throughout, so that a checkout may lie in a folder with spaces.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+PYTHON ?=
+UV ?= uv
+VENV := .venv
+ARGS :=
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed.stamp
+COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	--no-annotate --quiet --custom-compile-command "make requirements"
+
+export PYTHON UV
+
+.PHONY: help venv test lint lint-ruff lint-format lint-types lint-imports format demo up requirements clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
+
+venv: $(STAMP) ## the virtual environment (.venv), pinned and hashed
+
+$(STAMP): requirements/dev.txt requirements/venv.sh pyproject.toml
+	@sh requirements/venv.sh '$(VENV)'
+	@touch '$@'
+
+test: $(STAMP) ## every test; ARGS go to pytest: make test ARGS='tests/tidy -x'
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: lint-ruff lint-format lint-types lint-imports ## ruff, format, mypy --strict, import rules
+
+lint-ruff: $(STAMP)
+	$(BIN)/ruff check
+
+lint-format: $(STAMP)
+	$(BIN)/ruff format --check
+
+lint-types: $(STAMP)
+	$(BIN)/python -m mypy
+
+lint-imports: $(STAMP)
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## rewrite the sources in the project's form
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+demo: $(STAMP) ## 2,000 webhooks over a real Kafka and PostgreSQL, each part killed once, then the count
+	@$(BIN)/onceflow demo $(ARGS)
+
+up: $(STAMP) ## the whole system on this machine, data in .onceflow/, until Ctrl-C
+	@$(BIN)/onceflow up $(ARGS)
+
+requirements: ## pin anew after a change of pyproject.toml; newer versions: make requirements ARGS=--upgrade
+	@$(UV) --version >/dev/null 2>&1 || { echo 'make requirements needs uv (it pins for every Python and platform at once). Fix: pip install uv' >&2; exit 1; }
+	$(COMPILE) --all-extras $(ARGS) --output-file requirements/dev.txt
+	$(COMPILE) --constraints requirements/dev.txt --output-file requirements/runtime.txt
+
+clean: ## remove the environment and caches; .onceflow/ holds your data and stays
+	rm -rf '$(VENV)' .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find schemas producer processor console tests -name __pycache__ -type d -prune -exec rm -rf {} +
