@@ -1,0 +1,145 @@
+"""JSON read so that no two readers can disagree about what it says.
+
+Rule: a document is accepted only when every reader sees the same thing in it: no key twice, no NaN, no number
+that a float would bend, at most 64 levels.  A body that orjson reads and writes back byte for byte has none of
+these faults, so the usual body costs one parse; every other body goes through the slow, exact reader.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+DEPTH_MAX = 64
+"""Deepest nesting accepted, counted in open brackets."""
+
+_TOO_DEEP_IN_PRETTY = b"\n" + b"  " * (DEPTH_MAX + 1)
+_NUL_ESCAPE = b"\\u0000"
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{}]', re.DOTALL)
+_UNSAFE_TEXT = re.compile("[\x00\ud800-\udfff]")
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+@dataclass(slots=True)
+class Document:
+    """What a body says.  ``problem`` is a failure code, and then ``value`` may still hold the outermost object.
+
+    ``replaced`` tells that NUL or lone surrogates were replaced by U+FFFD in ``value``: PostgreSQL's text and
+    UTF-8 cannot hold them, and the exact bytes stay in the record.
+    """
+
+    value: Any = None
+    problem: str | None = None
+    detail: str = ""
+    replaced: bool = False
+    outermost_doubled: frozenset[str] = field(default_factory=frozenset)
+
+
+def read_strictly(body: bytes) -> Document:
+    """Read one JSON document; never raises, faults are told in ``problem``."""
+    try:
+        value = orjson.loads(body)
+        pretty = orjson.dumps(value, option=orjson.OPT_INDENT_2)
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError):
+        return _read_slowly(body)
+    same = pretty == body or orjson.dumps(value) == body
+    if not same or _TOO_DEEP_IN_PRETTY in pretty or _NUL_ESCAPE in body:
+        return _read_slowly(body)
+    return Document(value)
+
+
+def _read_slowly(body: bytes) -> Document:
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return Document(problem="not_utf8", detail=f"byte {error.start} is not UTF-8")
+    if _depth(text) > DEPTH_MAX:
+        return Document(problem="too_deep", detail=f"nested deeper than {DEPTH_MAX} levels")
+    reader = _Reader()
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=reader.take_object,
+            parse_constant=reader.take_constant,
+            parse_float=reader.take_float,
+            parse_int=reader.take_integer,
+        )
+    except ValueError as error:
+        return Document(problem="not_json", detail=str(error).partition(":")[0])
+    value = reader.clean(value)
+    return Document(value, reader.problem, reader.detail, reader.replaced, reader.doubled)
+
+
+def _depth(text: str) -> int:
+    """Return the deepest nesting, by a scan that does not recurse."""
+    depth = deepest = 0
+    for token in _TOKEN.finditer(text):
+        match token[0]:
+            case "{" | "[":
+                depth += 1
+                deepest = max(deepest, depth)
+            case "}" | "]":
+                depth -= 1
+            case _:
+                pass
+    return deepest
+
+
+class _Reader:
+    """Hooks for the standard library's parser: they note the first fault and go on, so that an id can be read."""
+
+    def __init__(self) -> None:
+        self.problem: str | None = None
+        self.detail = ""
+        self.replaced = False
+        self.doubled: frozenset[str] = frozenset()
+
+    def _note(self, problem: str, detail: str) -> None:
+        if self.problem is None:
+            self.problem, self.detail = problem, detail
+
+    def take_object(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        cleaned = [(self._text(key), self.clean(value)) for key, value in pairs]
+        found = dict(cleaned)
+        # The outermost object is finished last, so the last assignment is about it.
+        self.doubled = frozenset()
+        if len(found) != len(pairs):
+            keys = [key for key, _ in cleaned]
+            self.doubled = frozenset(key for key in found if keys.count(key) > 1)
+            self._note("duplicate_key", f"the key {min(self.doubled)[:60]!a} stands twice in one object")
+        return found
+
+    def take_constant(self, name: str) -> None:
+        self._note("bad_number", f"{name} is not a number")
+
+    def take_float(self, text: str) -> float:
+        number = float(text)
+        if not math.isfinite(number):
+            self._note("bad_number", "a number is out of range")
+        return number
+
+    def take_integer(self, text: str) -> int | None:
+        try:
+            return int(text)
+        except ValueError:  # Python refuses to convert more than 4,300 digits.
+            self._note("bad_number", f"an integer has {len(text)} digits")
+            return None
+
+    def clean(self, value: Any) -> Any:
+        """Replace what PostgreSQL's text cannot hold; objects inside were cleaned when they were finished."""
+        if isinstance(value, str):
+            return self._text(value)
+        if isinstance(value, list):
+            return [self.clean(item) for item in value]
+        return value
+
+    def _text(self, text: str) -> str:
+        if _UNSAFE_TEXT.search(text) is None:
+            return text
+        self.replaced = True
+        return _UNSAFE_TEXT.sub(REPLACEMENT, text)
