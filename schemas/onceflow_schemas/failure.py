@@ -150,6 +150,7 @@ START_FAILURES = _kinds(
     ("download_failed", "The Kafka jars could not be fetched.", "Check the network, then run the command again."),
     ("root_not_possible", "PostgreSQL cannot be started as root here.", "Run as a plain user."),
     ("service_failed", "A service did not start.", "Look at its log in the data folder."),
+    ("port_in_use", "The address to listen on is taken or not ours.", "Choose another host or port; port 0 takes a free one."),
 )
 
 PARTITION_FAILURES = _kinds(
@@ -176,6 +177,7 @@ REQUEST_FAILURES = _kinds(
     ("body_incomplete", "The body ended before its announced length.", "Check the connection."),
     ("body_timeout", "The body did not arrive within the deadline.", "Check the connection."),
     ("content_encoding", "Compressed bodies are not accepted.", "Send the body as Stripe does, without compression."),
+    ("headers_too_large", "The request has too many or too large headers.", "Check proxies that add headers."),
     ("method_not_allowed", "Only POST is accepted here.", "Use POST."),
     ("not_found", "There is nothing at this path.", "Post to /webhooks/stripe."),
     ("unknown_endpoint", "No endpoint of this name has a secret.", "Add it to STRIPE_WEBHOOK_SECRET as id=whsec_..."),
@@ -185,8 +187,17 @@ REQUEST_FAILURES = _kinds(
     ("draining", "The bridge is shutting down.", "Stripe sends it again."),
 )
 
+PUBLISH_FAILURES = _kinds(
+    "operator",
+    ("record_too_large", "A verified event is larger than the event topic allows.",
+     "Raise max.message.bytes of the topic before Stripe gives up: it tries for three days."),
+) | _kinds(
+    "developer",
+    ("internal_error", "The request met a bug.", "Look for webhook_failed in the log and report it; Stripe sends it again."),
+)
+
 FAILURES: dict[str, FailureKind] = (
-    CONTENT_FAILURES | RECORD_FAILURES | SERVICE_FAILURES | START_FAILURES | PARTITION_FAILURES | REQUEST_FAILURES
+    CONTENT_FAILURES | RECORD_FAILURES | SERVICE_FAILURES | START_FAILURES | PARTITION_FAILURES | REQUEST_FAILURES | PUBLISH_FAILURES
 )
 
 
