@@ -1,0 +1,132 @@
+"""The text of the broker's configuration files, from values only.
+
+Rule: every path in them is relative to the broker's working folder ``<data>/kafka``.  A property file is Latin-1,
+and the broker splits ``log.dirs`` at commas, so an absolute path of a user could not be written down safely.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from onceflow.embedded.ports import HOST
+
+LOG_FOLDER = "log"
+BROKER_LOG = "../logs/broker.log"
+CLIENT_LISTENER = "CLIENT"
+CONTROLLER_LISTENER = "CONTROLLER"
+_PLAIN_FIRST, _PLAIN_LAST = 0x20, 0x7E
+
+# One node waits at its next start until the controller has forgotten its own old session, so after kill -9 this time
+# passes before the first record; shorter ones fence a broker that merely waits for its turn on a busy machine.
+_HEALING = {
+    "broker.session.timeout.ms": "1500",
+    "broker.heartbeat.interval.ms": "300",
+}
+
+# KIP-848 members: the client may not set these, they live here.  A killed member's partitions move after 6 s.
+_GROUPS = {
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.session.timeout.ms": "2000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+}
+
+_TRANSACTIONS = {
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
+}
+
+_ONE_NODE = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "log.dirs": LOG_FOLDER,
+    "default.replication.factor": "1",
+    "min.insync.replicas": "1",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "4",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "4",
+    "auto.create.topics.enable": "false",
+    "log.cleaner.dedupe.buffer.size": "2097152",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraListener:
+    """A further plain listener on 127.0.0.1, for example for a proxy that stands between one client and the broker.
+
+    Args:
+        name: capital letters; the broker's own are ``CLIENT`` and ``CONTROLLER``.
+        advertised_port: the port that the broker tells clients of this listener; the proxy's, or None for its own.
+    """
+
+    name: str
+    advertised_port: int | None = None
+
+    def __post_init__(self) -> None:
+        assert self.name.isalpha()
+        assert self.name.isupper(), "a listener's name has capital letters only"
+        assert self.name not in (CLIENT_LISTENER, CONTROLLER_LISTENER), "this listener exists already"
+
+
+def broker_properties(
+    ports: Mapping[str, int], *, listeners: Sequence[ExtraListener] = (), extra: Mapping[str, str]
+) -> dict[str, str]:
+    """Return all properties of the broker.
+
+    Args:
+        ports: one per listener name, with ``CLIENT`` and ``CONTROLLER``.
+        listeners: further ones.
+        extra: what the caller wants otherwise; it wins.
+    """
+    names = [CLIENT_LISTENER, *(listener.name for listener in listeners)]
+    advertised = {listener.name: listener.advertised_port or ports[listener.name] for listener in listeners}
+    advertised[CLIENT_LISTENER] = ports[CLIENT_LISTENER]
+    controller = ports[CONTROLLER_LISTENER]
+    network = {
+        "listeners": ",".join(f"{name}://{HOST}:{ports[name]}" for name in [*names, CONTROLLER_LISTENER]),
+        "advertised.listeners": ",".join(f"{name}://{HOST}:{advertised[name]}" for name in names),
+        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in [*names, CONTROLLER_LISTENER]),
+        "inter.broker.listener.name": CLIENT_LISTENER,
+        "controller.listener.names": CONTROLLER_LISTENER,
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+    }
+    return {**_ONE_NODE, **_HEALING, **_GROUPS, **_TRANSACTIONS, **network, **extra}
+
+
+def property_text(properties: Mapping[str, str]) -> str:
+    """Return the property file: backslashes and letters outside of ASCII are escaped as Java reads them."""
+    return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
+
+
+def log4j_text() -> str:
+    """Return the logging configuration: one file that is rolled at 10 MB, three old ones kept."""
+    return property_text(
+        {
+            "rootLogger.level": "INFO",
+            "rootLogger.appenderRef.file.ref": "FILE",
+            "appender.file.type": "RollingFile",
+            "appender.file.name": "FILE",
+            "appender.file.fileName": BROKER_LOG,
+            "appender.file.filePattern": f"{BROKER_LOG}.%i",
+            "appender.file.layout.type": "PatternLayout",
+            "appender.file.layout.pattern": "%d{ISO8601} %p %c{1} %m%n",
+            "appender.file.policies.type": "Policies",
+            "appender.file.policies.size.type": "SizeBasedTriggeringPolicy",
+            "appender.file.policies.size.size": "10MB",
+            "appender.file.strategy.type": "DefaultRolloverStrategy",
+            "appender.file.strategy.max": "3",
+        }
+    )
+
+
+def _escaped(value: str) -> str:
+    units = value.replace("\\", "\\\\").replace("\n", "\\n").encode("utf-16-be")
+    codes = [int.from_bytes(units[index : index + 2], "big") for index in range(0, len(units), 2)]
+    return "".join(chr(code) if _PLAIN_FIRST <= code <= _PLAIN_LAST else f"\\u{code:04x}" for code in codes)

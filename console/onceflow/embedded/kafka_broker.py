@@ -1,0 +1,249 @@
+"""One real Kafka broker (KRaft, broker and controller in one process) on a folder of its own.
+
+Rule: the folder decides who the broker is.  Cluster id, version and ports are remembered in it; the configuration
+is written anew at every start.  A folder that was formatted is never formatted again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from onceflow.embedded import broker_properties as properties
+from onceflow.embedded.child_process import (
+    Command,
+    log_size,
+    log_tail,
+    open_log,
+    run_to_end,
+    start_child,
+    stop_child,
+)
+from onceflow.embedded.data_folder import DataFolder, wrong_version
+from onceflow.embedded.java_runtime import ENVIRONMENT, TOOL_HEAP_MB, java_command
+from onceflow.embedded.kafka_jars import KAFKA_VERSION, ensure_jars
+from onceflow.embedded.ports import HOST, accepts_connections, claim_ports, is_free
+from onceflow_schemas.failure import Unavailable
+
+READY_TIMEOUT_SECONDS = 60.0
+FORMAT_TIMEOUT_SECONDS = 60.0
+STOP_STEPS = ((signal.SIGTERM, 15.0),)
+START_TRIES_MAX = 5
+POLL_SECONDS = 0.05
+METADATA_TIMEOUT_SECONDS = 2.0
+CLUSTER_ID_BYTES = 16
+
+# librdkafka complains on stderr about a broker that is not up yet; that is what we are waiting for.
+_silent = logging.getLogger("onceflow.embedded.kafka")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+class KafkaBroker:
+    """A broker that can be started, killed and started again on the same folder.
+
+    Args:
+        folder: the claimed data folder.
+        cache_dir: see ``ensure_jars``.
+        progress: called with one line per step.
+        extra_properties: broker properties that win over ours.
+        listeners: further listeners; ``address`` gives where each one listens.
+    """
+
+    def __init__(
+        self,
+        folder: DataFolder,
+        *,
+        cache_dir: Path,
+        progress: Callable[[str], None],
+        extra_properties: Mapping[str, str] | None = None,
+        listeners: Sequence[properties.ExtraListener] = (),
+    ) -> None:
+        self._folder = folder
+        self._cache_dir = cache_dir
+        self._progress = progress
+        self._extra = dict(extra_properties or {})
+        self._listeners = tuple(listeners)
+        self._jars: list[Path] = []
+        self._ports: dict[str, int] = {}
+        self._child: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+        self._started_at = 0.0
+        self.cluster_id = ""
+
+    @property
+    def bootstrap(self) -> str:
+        """``127.0.0.1:<port>`` of the latest start."""
+        return self.address(properties.CLIENT_LISTENER)
+
+    def address(self, listener: str) -> str:
+        """Return where the broker itself listens for the named listener, whatever it advertises."""
+        return f"{HOST}:{self._ports[listener]}"
+
+    @property
+    def pid(self) -> int | None:
+        """The process id of Java itself; None before the first start."""
+        return None if self._child is None else self._child.pid
+
+    def poll(self) -> int | None:
+        """Return the exit code of a broker that has ended, None while it runs."""
+        assert self._child is not None, "the broker was never started"
+        return self._child.poll()
+
+    def start(self) -> None:
+        """Fetch, format and start what needs it; returns when Java runs, which is before it answers.
+
+        Raises:
+            Unavailable: ``download_failed`` or ``service_failed``.
+            Misconfigured: the folder is another version's, or cannot be used.
+        """
+        assert self._child is None or self._child.poll() is not None, "the broker runs already"
+        self.cluster_id = self._identity()
+        self._jars = ensure_jars(self._cache_dir, progress=self._progress)
+        self._started_at = time.monotonic()
+        self._choose_ports()
+        self._format()
+        self._launch()
+
+    def wait_ready(self, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
+        """Wait until the broker answers and leads all its partitions.
+
+        A broker that ends at once because its port was taken meanwhile, or because an older one still holds the
+        folder, is started again a few times.
+
+        Raises:
+            Unavailable: ``service_failed``.
+        """
+        assert self._child is not None, "the broker was never started"
+        deadline = time.monotonic() + timeout_seconds
+        tries = 1
+        while not self._answers():
+            ended = self._child.poll() is not None
+            if time.monotonic() >= deadline or (ended and tries >= START_TRIES_MAX):
+                raise self._failure("did not start" if ended else f"did not answer within {timeout_seconds:.0f} s")
+            if ended:
+                tries += 1
+                if not all(is_free(port) for port in self._ports.values()):
+                    self._choose_ports()
+                self._launch()
+            time.sleep(POLL_SECONDS)
+        self._progress(f"kafka: ready on {self.bootstrap} after {time.monotonic() - self._started_at:.1f} s")
+
+    def stop(self) -> None:
+        """End the broker cleanly, by force when it takes too long; harmless when it does not run."""
+        if self._child is not None:
+            stop_child(self._child, STOP_STEPS)
+
+    def _identity(self) -> str:
+        """Return the cluster id of the folder; a new folder gets a random one, so that no two look like one cluster."""
+        path = self._folder.kafka / "identity.json"
+        if not path.exists():
+            cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(CLUSTER_ID_BYTES)).decode("ascii").rstrip("=")
+            fresh = path.with_name("identity.json.new")
+            fresh.write_text(json.dumps({"cluster_id": cluster_id, "kafka_version": KAFKA_VERSION}), encoding="ascii")
+            fresh.replace(path)
+        identity = json.loads(path.read_text(encoding="ascii"))
+        if not may_continue(identity["kafka_version"], KAFKA_VERSION):
+            raise wrong_version(
+                self._folder.kafka, found=f"Kafka {identity['kafka_version']}", ours=f"Kafka {KAFKA_VERSION}"
+            )
+        return str(identity["cluster_id"])
+
+    def _choose_ports(self) -> None:
+        names = [
+            properties.CLIENT_LISTENER,
+            properties.CONTROLLER_LISTENER,
+            *(listener.name for listener in self._listeners),
+        ]
+        self._ports = claim_ports(self._folder.kafka / "ports.json", names)
+
+    def _format(self) -> None:
+        """Format under another name and rename, so that a format that was cut off is never taken for a whole one."""
+        log = self._folder.kafka / properties.LOG_FOLDER
+        if log.exists():
+            return
+        self._progress("kafka: making the data folder")
+        unfinished = log.with_name("log.new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        self._write_properties("format.properties", {"log.dirs": unfinished.name})
+        finished = run_to_end(
+            self._command(
+                java_command(
+                    "kafka.tools.StorageTool",
+                    ["format", "-t", self.cluster_id, "-c", "format.properties"],
+                    jars=self._jars,
+                    heap_mb=TOOL_HEAP_MB,
+                )
+            ),
+            timeout_seconds=FORMAT_TIMEOUT_SECONDS,
+        )
+        if finished.exit_code != 0 or not (unfinished / "meta.properties").exists():
+            raise Unavailable(
+                "service_failed",
+                f"formatting the Kafka folder ended with {finished.exit_code}: {finished.output[-500:].strip()}",
+                "Look at the free space of the disk and at the message.",
+            )
+        unfinished.rename(log)
+
+    def _launch(self) -> None:
+        self._write_properties("broker.properties", {})
+        (self._folder.kafka / "log4j2.properties").write_text(properties.log4j_text(), encoding="ascii")
+        (self._folder.kafka / "tmp").mkdir(exist_ok=True)
+        argv = java_command(
+            "kafka.Kafka",
+            ["broker.properties"],
+            jars=self._jars,
+            properties={"log4j2.configurationFile": "log4j2.properties", "java.io.tmpdir": "tmp"},
+        )
+        self._log_start = log_size(self._jvm_log)
+        with open_log(self._jvm_log) as log:
+            self._child = start_child(self._command(argv), log=log)
+
+    def _command(self, argv: Sequence[str]) -> Command:
+        return Command(argv, directory=self._folder.kafka, death_signal=signal.SIGKILL, environment=ENVIRONMENT)
+
+    def _write_properties(self, name: str, changes: Mapping[str, str]) -> None:
+        values = properties.broker_properties(self._ports, listeners=self._listeners, extra=self._extra)
+        (self._folder.kafka / name).write_text(properties.property_text({**values, **changes}), encoding="ascii")
+
+    def _answers(self) -> bool:
+        """Say whether *this* broker answers (another cluster may sit on the port) and every partition has a leader."""
+        if not accepts_connections(self._ports[properties.CLIENT_LISTENER]):
+            return False
+        client = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0}, logger=_silent)
+        try:
+            cluster = client.list_topics(timeout=METADATA_TIMEOUT_SECONDS)
+        except KafkaException:
+            return False
+        partitions = [part for topic in cluster.topics.values() for part in topic.partitions.values()]
+        same = cluster.cluster_id == self.cluster_id
+        return same and bool(cluster.brokers) and all(partition.leader >= 0 for partition in partitions)
+
+    @property
+    def _jvm_log(self) -> Path:
+        return self._folder.logs / "kafka-jvm.log"
+
+    def _failure(self, what: str) -> Unavailable:
+        said = log_tail(self._jvm_log, start=self._log_start, mode="last_line")
+        return Unavailable(
+            "service_failed",
+            f"the Kafka broker {what}{f'; it said: {said}' if said else ''}",
+            f"Read {self._folder.logs / 'broker.log'} and {self._jvm_log}.",
+        )
+
+
+def may_continue(written_by: str, ours: str) -> bool:
+    """Say whether a folder of one version may be used by another: the same major version, and never an older one."""
+    theirs, mine = ([int(number) for number in version.split(".")] for version in (written_by, ours))
+    return theirs[0] == mine[0] and theirs <= mine

@@ -1,0 +1,101 @@
+"""Chooses TCP ports on 127.0.0.1 and remembers them in the data folder.
+
+Rule: a folder keeps its ports for as long as they are free, so that clients outside go on working after a restart.
+
+Ports are taken below the range from which the system picks ports for outgoing connections.  Inside it a port of
+ours could be borrowed while the service is down; worse, a client that tries to reconnect to a closed port of that
+range can be given this very port as its own and then be connected to itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import socket
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+HOST = "127.0.0.1"
+PORT_FIRST = 20_000
+PORT_LAST = 32_000
+CHOICE_TRIES_MAX = 1_000
+# The process that used the port before may still be on its way out (a postmaster takes up to 5 seconds).
+REMEMBERED_GRACE_SECONDS = 6.0
+POLL_SECONDS = 0.05
+
+
+def is_free(port: int) -> bool:
+    """Say whether a server could listen on the port now, with the socket option that both servers use."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+            probe.listen(1)
+        except OSError as error:
+            if error.errno not in (errno.EADDRINUSE, errno.EACCES):
+                raise
+            return False
+    return True
+
+
+def accepts_connections(port: int, *, timeout_seconds: float = 1.0) -> bool:
+    """Say whether something listens on the port."""
+    try:
+        with socket.create_connection((HOST, port), timeout=timeout_seconds):
+            return True
+    except OSError:
+        return False
+
+
+def choose_port(*, taken: Collection[int]) -> int:
+    """Return a free port that is not among ``taken``."""
+    source = random.SystemRandom()
+    for _ in range(CHOICE_TRIES_MAX):
+        port = source.randint(PORT_FIRST, PORT_LAST)
+        if port not in taken and is_free(port):
+            return port
+    raise AssertionError("no free port was found: is every port from 20000 to 32000 in use?")
+
+
+def claim_ports(book: Path, names: Sequence[str], *, grace_seconds: float = REMEMBERED_GRACE_SECONDS) -> dict[str, int]:
+    """Return a port per name: the remembered one where it is or comes free within the grace, else a new one.
+
+    Args:
+        book: the JSON file in the data folder that remembers them; written when something changed.
+        names: which ports are needed, such as ``client`` and ``controller``.
+        grace_seconds: how long to wait for remembered ports of a process that is about to end.
+    """
+    remembered = _read(book)
+    deadline = time.monotonic() + grace_seconds
+    ports = dict(remembered)
+    for name in names:
+        port = remembered.get(name)
+        if port is None or not _comes_free(port, deadline):
+            ports[name] = choose_port(taken=ports.values())
+    if ports != remembered:
+        _write(book, ports)
+    return {name: ports[name] for name in names}
+
+
+def _comes_free(port: int, deadline: float) -> bool:
+    while not is_free(port):
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def _read(book: Path) -> dict[str, int]:
+    try:
+        content = json.loads(book.read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return {str(name): int(port) for name, port in content.items()} if isinstance(content, dict) else {}
+
+
+def _write(book: Path, ports: dict[str, int]) -> None:
+    fresh = book.with_name(f"{book.name}.new")
+    fresh.write_text(json.dumps(ports), encoding="ascii")
+    fresh.replace(book)
