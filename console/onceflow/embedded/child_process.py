@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Literal
+from typing import IO
 
 LAUNCHER = Path(__file__).with_name("launcher.py")
 LOG_FILE_LIMIT_BYTES = 10 * 1024 * 1024
@@ -159,15 +159,17 @@ def log_size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
 
 
-def log_tail(path: Path, *, start: int, mode: Literal["last_line", "all"] = "all") -> str:
+def log_since(path: Path, start: int) -> str:
     """Return what was written after ``start``, at most the last 4 kB of it."""
     if not path.exists():
         return ""
     with path.open("rb") as log:
         end = log.seek(0, os.SEEK_END)
         log.seek(max(min(start, end), end - LOG_TAIL_BYTES))
-        text = log.read().decode(errors="replace")
-    if mode == "all":
-        return text
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
+        return log.read().decode(errors="replace")
+
+
+def last_line(text: str) -> str:
+    """Return the last line that is not empty, without blanks around it; empty when there is none."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1] if lines else ""

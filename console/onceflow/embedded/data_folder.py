@@ -88,6 +88,25 @@ def unusable(folder: Path, error: OSError) -> Misconfigured:
     )
 
 
+def damaged(path: Path) -> Misconfigured:
+    """Return the failure for a file of ours that does not hold what we write into it."""
+    return Misconfigured(
+        "data_folder_unusable",
+        f"{path} is damaged",
+        "Restore the folder from a copy, or choose another one with --data.",
+    )
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a small file so that it holds either its old or its new content, also after a power cut."""
+    fresh = path.with_name(f"{path.name}.new")
+    with fresh.open("w", encoding="ascii") as target:
+        target.write(text)
+        target.flush()
+        os.fsync(target.fileno())
+    fresh.replace(path)
+
+
 def wrong_version(folder: Path, *, found: str, ours: str) -> Misconfigured:
     """Return the failure for a folder that another version has written."""
     return Misconfigured(

@@ -23,23 +23,25 @@ from confluent_kafka.admin import AdminClient
 from onceflow.embedded import broker_properties as properties
 from onceflow.embedded.child_process import (
     Command,
+    last_line,
+    log_since,
     log_size,
-    log_tail,
     open_log,
     run_to_end,
     start_child,
     stop_child,
 )
-from onceflow.embedded.data_folder import DataFolder, wrong_version
+from onceflow.embedded.data_folder import DataFolder, damaged, write_durably, wrong_version
 from onceflow.embedded.java_runtime import ENVIRONMENT, TOOL_HEAP_MB, java_command
 from onceflow.embedded.kafka_jars import KAFKA_VERSION, ensure_jars
-from onceflow.embedded.ports import HOST, accepts_connections, claim_ports, is_free
+from onceflow.embedded.ports import HOST, REMEMBERED_GRACE_SECONDS, accepts_connections, claim_ports, is_free
 from onceflow_schemas.failure import Unavailable
 
 READY_TIMEOUT_SECONDS = 60.0
 FORMAT_TIMEOUT_SECONDS = 60.0
 STOP_STEPS = ((signal.SIGTERM, 15.0),)
 START_TRIES_MAX = 5
+PASSING = ("Address already in use", "Failed to acquire lock on file .lock")
 POLL_SECONDS = 0.05
 METADATA_TIMEOUT_SECONDS = 2.0
 CLUSTER_ID_BYTES = 16
@@ -78,7 +80,7 @@ class KafkaBroker:
         self._jars: list[Path] = []
         self._ports: dict[str, int] = {}
         self._child: subprocess.Popen[bytes] | None = None
-        self._log_start = 0
+        self._jvm_log_start = self._broker_log_start = 0
         self._started_at = 0.0
         self.cluster_id = ""
 
@@ -112,7 +114,7 @@ class KafkaBroker:
         self.cluster_id = self._identity()
         self._jars = ensure_jars(self._cache_dir, progress=self._progress)
         self._started_at = time.monotonic()
-        self._choose_ports()
+        self._choose_ports(REMEMBERED_GRACE_SECONDS)
         self._format()
         self._launch()
 
@@ -130,12 +132,10 @@ class KafkaBroker:
         tries = 1
         while not self._answers():
             ended = self._child.poll() is not None
-            if time.monotonic() >= deadline or (ended and tries >= START_TRIES_MAX):
+            if time.monotonic() >= deadline or (ended and (tries >= START_TRIES_MAX or not self._may_retry())):
                 raise self._failure("did not start" if ended else f"did not answer within {timeout_seconds:.0f} s")
             if ended:
                 tries += 1
-                if not all(is_free(port) for port in self._ports.values()):
-                    self._choose_ports()
                 self._launch()
             time.sleep(POLL_SECONDS)
         self._progress(f"kafka: ready on {self.bootstrap} after {time.monotonic() - self._started_at:.1f} s")
@@ -150,23 +150,24 @@ class KafkaBroker:
         path = self._folder.kafka / "identity.json"
         if not path.exists():
             cluster_id = base64.urlsafe_b64encode(secrets.token_bytes(CLUSTER_ID_BYTES)).decode("ascii").rstrip("=")
-            fresh = path.with_name("identity.json.new")
-            fresh.write_text(json.dumps({"cluster_id": cluster_id, "kafka_version": KAFKA_VERSION}), encoding="ascii")
-            fresh.replace(path)
-        identity = json.loads(path.read_text(encoding="ascii"))
-        if not may_continue(identity["kafka_version"], KAFKA_VERSION):
-            raise wrong_version(
-                self._folder.kafka, found=f"Kafka {identity['kafka_version']}", ours=f"Kafka {KAFKA_VERSION}"
-            )
-        return str(identity["cluster_id"])
+            write_durably(path, json.dumps({"cluster_id": cluster_id, "kafka_version": KAFKA_VERSION}))
+        try:
+            identity = json.loads(path.read_text(encoding="ascii"))
+            version, cluster_id = str(identity["kafka_version"]), str(identity["cluster_id"])
+            may_go_on = may_continue(version, KAFKA_VERSION)
+        except (ValueError, KeyError, TypeError) as error:
+            raise damaged(path) from error
+        if not may_go_on:
+            raise wrong_version(self._folder.kafka, found=f"Kafka {version}", ours=f"Kafka {KAFKA_VERSION}")
+        return cluster_id
 
-    def _choose_ports(self) -> None:
+    def _choose_ports(self, grace_seconds: float) -> None:
         names = [
             properties.CLIENT_LISTENER,
             properties.CONTROLLER_LISTENER,
             *(listener.name for listener in self._listeners),
         ]
-        self._ports = claim_ports(self._folder.kafka / "ports.json", names)
+        self._ports = claim_ports(self._folder.kafka / "ports.json", names, grace_seconds=grace_seconds)
 
     def _format(self) -> None:
         """Format under another name and rename, so that a format that was cut off is never taken for a whole one."""
@@ -206,7 +207,7 @@ class KafkaBroker:
             jars=self._jars,
             properties={"log4j2.configurationFile": "log4j2.properties", "java.io.tmpdir": "tmp"},
         )
-        self._log_start = log_size(self._jvm_log)
+        self._jvm_log_start, self._broker_log_start = log_size(self._jvm_log), log_size(self._broker_log)
         with open_log(self._jvm_log) as log:
             self._child = start_child(self._command(argv), log=log)
 
@@ -234,12 +235,29 @@ class KafkaBroker:
     def _jvm_log(self) -> Path:
         return self._folder.logs / "kafka-jvm.log"
 
+    def _said(self) -> str:
+        """Return the end of what the latest process wrote; what it wrote past its logging comes last."""
+        broker = log_since(self._broker_log, self._broker_log_start)
+        return broker + log_since(self._jvm_log, self._jvm_log_start)
+
+    def _may_retry(self) -> bool:
+        """Say whether the end of the broker passes by itself; ports that were taken meanwhile are replaced here."""
+        if not all(is_free(port) for port in self._ports.values()):
+            self._choose_ports(0.0)
+            return True
+        said = self._said()
+        return any(text in said for text in PASSING)
+
+    @property
+    def _broker_log(self) -> Path:
+        return self._folder.logs / "broker.log"
+
     def _failure(self, what: str) -> Unavailable:
-        said = log_tail(self._jvm_log, start=self._log_start, mode="last_line")
+        said = last_line(self._said())
         return Unavailable(
             "service_failed",
             f"the Kafka broker {what}{f'; it said: {said}' if said else ''}",
-            f"Read {self._folder.logs / 'broker.log'} and {self._jvm_log}.",
+            f"Read {self._broker_log} and {self._jvm_log}.",
         )
 
 

@@ -17,6 +17,9 @@ import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from onceflow.embedded.data_folder import write_durably
+from onceflow_schemas.failure import Unavailable
+
 HOST = "127.0.0.1"
 PORT_FIRST = 20_000
 PORT_LAST = 32_000
@@ -50,16 +53,24 @@ def accepts_connections(port: int, *, timeout_seconds: float = 1.0) -> bool:
 
 
 def choose_port(*, taken: Collection[int]) -> int:
-    """Return a free port that is not among ``taken``."""
+    """Return a free port that is not among ``taken``.
+
+    Raises:
+        Unavailable: ``service_failed``.
+    """
     source = random.SystemRandom()
     for _ in range(CHOICE_TRIES_MAX):
         port = source.randint(PORT_FIRST, PORT_LAST)
         if port not in taken and is_free(port):
             return port
-    raise AssertionError("no free port was found: is every port from 20000 to 32000 in use?")
+    raise Unavailable(
+        "service_failed",
+        f"no free port was found on {HOST} between {PORT_FIRST} and {PORT_LAST}",
+        "Look at what listens there; the embedded services need three ports.",
+    )
 
 
-def claim_ports(book: Path, names: Sequence[str], *, grace_seconds: float = REMEMBERED_GRACE_SECONDS) -> dict[str, int]:
+def claim_ports(book: Path, names: Sequence[str], *, grace_seconds: float) -> dict[str, int]:
     """Return a port per name: the remembered one where it is or comes free within the grace, else a new one.
 
     Args:
@@ -75,7 +86,7 @@ def claim_ports(book: Path, names: Sequence[str], *, grace_seconds: float = REME
         if port is None or not _comes_free(port, deadline):
             ports[name] = choose_port(taken=ports.values())
     if ports != remembered:
-        _write(book, ports)
+        write_durably(book, json.dumps(ports))
     return {name: ports[name] for name in names}
 
 
@@ -93,9 +104,3 @@ def _read(book: Path) -> dict[str, int]:
     except (FileNotFoundError, ValueError):
         return {}
     return {str(name): int(port) for name, port in content.items()} if isinstance(content, dict) else {}
-
-
-def _write(book: Path, ports: dict[str, int]) -> None:
-    fresh = book.with_name(f"{book.name}.new")
-    fresh.write_text(json.dumps(ports), encoding="ascii")
-    fresh.replace(book)

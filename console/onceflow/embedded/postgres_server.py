@@ -14,30 +14,34 @@ from pathlib import Path
 
 import psycopg
 
-from onceflow.embedded.child_process import Command, log_size, log_tail, open_log, start_child, stop_child
+from onceflow.embedded.child_process import Command, last_line, log_since, log_size, open_log, start_child, stop_child
 from onceflow.embedded.data_folder import DataFolder
-from onceflow.embedded.ports import HOST, accepts_connections, claim_ports, is_free
+from onceflow.embedded.ports import HOST, REMEMBERED_GRACE_SECONDS, accepts_connections, claim_ports, is_free
 from onceflow.embedded.postgres_cluster import DATABASE, ENVIRONMENT, USER, PostgresCluster, find_program
 from onceflow.embedded.postgres_identity import choose_identity
+from onceflow.embedded.postgres_orphans import end_orphans
 from onceflow_schemas.failure import Unavailable
 
 READY_TIMEOUT_SECONDS = 60.0
 CONNECT_TIMEOUT_SECONDS = 2
 # Fast shutdown first; immediate shutdown ends backends that do not listen.
 STOP_STEPS = ((signal.SIGINT, 10.0), (signal.SIGQUIT, 7.0))
-# After kill -9 the backends of the dead postmaster still hold its shared memory, and a new one is refused until the
-# last of them has noticed: 4 to 6 times in practice, longer while one of them is busy.
+# After kill -9 the backends of the dead postmaster hold its shared memory, and a new one is refused until the last of
+# them is gone.  ``end_orphans`` ends them, where the system lets it; elsewhere it took 4 to 6 tries.
 START_TRIES_MAX = 100
 RETRY_SECONDS = 0.2
 POLL_SECONDS = 0.05
-STILL_HELD = ("is still in use", 'lock file "postmaster.pid" already exists')
+PASSING = ("could not bind", "is still in use", 'lock file "postmaster.pid" already exists')
 
 _SETTINGS = {
     "shared_buffers": "128MB",
     "fsync": "on",
     "synchronous_commit": "on",
     "unix_socket_directories": "",
-    "log_min_messages": "warning",
+    "log_checkpoints": "off",
+    # Statements and details of errors hold values of rows, and logs never hold personal data.
+    "log_error_verbosity": "terse",
+    "log_min_error_statement": "panic",
 }
 
 
@@ -96,11 +100,12 @@ class PostgresServer:
         """
         assert self._child is None or self._child.poll() is not None, "the server runs already"
         self._started_at = time.monotonic()
+        program = find_program("postgres")
         if self._cluster is None:
-            identity = choose_identity(find_program("postgres"), self._folder.root)
-            self._cluster = PostgresCluster(self._folder.postgres, identity)
+            self._cluster = PostgresCluster(self._folder.postgres, choose_identity(program, self._folder.root))
+        end_orphans(program, self._cluster.data)
         self._cluster.make(self._progress)
-        self._choose_port()
+        self._choose_port(REMEMBERED_GRACE_SECONDS)
         self._launch()
 
     def wait_ready(self, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
@@ -129,8 +134,9 @@ class PostgresServer:
         if self._child is not None:
             stop_child(self._child, STOP_STEPS)
 
-    def _choose_port(self) -> None:
-        self._port = claim_ports(self._folder.postgres / "ports.json", ["server"])["server"]
+    def _choose_port(self, grace_seconds: float) -> None:
+        book = self._folder.postgres / "ports.json"
+        self._port = claim_ports(book, ["server"], grace_seconds=grace_seconds)["server"]
 
     def _launch(self) -> None:
         assert self._cluster is not None
@@ -150,10 +156,10 @@ class PostgresServer:
     def _may_retry(self) -> bool:
         """Say whether the end of the server passes by itself; a port that was taken meanwhile is replaced here."""
         if not is_free(self._port):
-            self._choose_port()
+            self._choose_port(0.0)
             return True
-        said = log_tail(self._log, start=self._log_start)
-        return any(text in said for text in STILL_HELD)
+        said = log_since(self._log, self._log_start)
+        return any(text in said for text in PASSING)
 
     def _answers(self) -> bool:
         if not accepts_connections(self._port):
@@ -169,7 +175,7 @@ class PostgresServer:
         return self._folder.logs / "postgres.log"
 
     def _failure(self, what: str) -> Unavailable:
-        said = log_tail(self._log, start=self._log_start, mode="last_line")
+        said = last_line(log_since(self._log, self._log_start))
         return Unavailable(
             "service_failed", f"PostgreSQL {what}{f'; it said: {said}' if said else ''}", f"Read {self._log}."
         )
