@@ -1,0 +1,235 @@
+"""The one place that reads the environment: sources in, checked settings out.
+
+Rule: flags over environment over ``--kafka-config`` over ``onceflow.toml`` over defaults; every fault is reported at
+once; each value remembers where it came from.  No other module of the product reads the environment or a settings
+file (``tests/tidy`` holds that), so what a process runs with can be shown by ``onceflow config show``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from onceflow.kafka_settings import read_properties, variable_rest
+from onceflow.settings_checks import cross_faults, kafka_settings, missing_faults, value_fault
+from onceflow.settings_model import Settings
+from onceflow.settings_sources import (
+    ALIASES,
+    CONFIG_VARIABLE,
+    PREFIX,
+    Found,
+    Given,
+    Origin,
+    from_environment,
+    from_flags,
+    from_table,
+    variable_of,
+)
+from onceflow_schemas.failure import Misconfigured
+
+CONFIG_FILE = "onceflow.toml"
+_UNREADABLE_ADDRESS = (
+    "database.url (DATABASE_URL) is not an address that libpq can read (not shown, it may hold a password); "
+    "a good value is postgresql://onceflow@127.0.0.1:5432/payments"
+)
+_LIBPQ_VARIABLES = ("PGHOST", "PGHOSTADDR", "PGSERVICE", "PGDATABASE", "PGSERVICEFILE")
+
+
+@dataclass(frozen=True, slots=True)
+class SettingSources:
+    """What the command line said about settings.
+
+    Args:
+        flags: setting name to (flag as typed, value), such as ``{"bridge.port": ("--port", 8080)}``.
+        config: the file of ``--config``; must exist when given.
+        kafka_config: the file of ``--kafka-config``, in the form of ``java.util.Properties``.
+        live: ``--live`` was given; also sets ``stripe.mode``.
+    """
+
+    flags: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
+    config: Path | None = None
+    kafka_config: Path | None = None
+    live: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Checked settings with the raw values they came from; ``faults`` is empty unless they were read leniently."""
+
+    settings: Settings
+    given: Mapping[str, Given]
+    faults: tuple[str, ...] = ()
+
+
+def load_settings(
+    sources: SettingSources, *, needs: Collection[str] = (), environment: Mapping[str, str] | None = None
+) -> LoadedSettings:
+    """Read and check all settings.
+
+    Args:
+        sources: flags and files that were named on the command line.
+        needs: settings that must have a value, such as ``database.url`` or ``kafka.bootstrap.servers``.
+        environment: the process's own when left out.
+
+    Raises:
+        Misconfigured: ``settings_invalid`` with every fault.
+    """
+    loaded = read_settings(sources, needs=needs, environment=environment)
+    if loaded.faults:
+        count = len(loaded.faults)
+        message = loaded.faults[0] if count == 1 else f"{count} settings are not usable"
+        raise Misconfigured("settings_invalid", message, faults=loaded.faults)
+    return loaded
+
+
+def read_settings(
+    sources: SettingSources, *, needs: Collection[str] = (), environment: Mapping[str, str] | None = None
+) -> LoadedSettings:
+    """Do what ``load_settings`` does, and return the faults: their settings have defaults then."""
+    environment = os.environ if environment is None else environment
+    given, faults = _collected(sources, environment)
+    kafka, kafka_faults = kafka_settings(given)
+    settings, bad, value_faults = _validated(given)
+    settings = settings.model_copy(update={"kafka": kafka})
+    crossed = cross_faults(settings, live_flag=sources.live, now=datetime.now(UTC))
+    libpq_is_set = any(environment.get(variable) for variable in _LIBPQ_VARIABLES)
+    faults += [
+        *value_faults,
+        *kafka_faults,
+        *(fault.text for fault in crossed if not bad.intersection(fault.names)),
+        *missing_faults(needs, given=given, libpq_is_set=libpq_is_set),
+        *_database_faults(settings, wanted="database.url" in needs),
+    ]
+    return LoadedSettings(settings, given, tuple(faults))
+
+
+def process_environment() -> dict[str, str]:
+    """Return the environment of this process, for children that shall inherit it."""
+    return dict(os.environ)
+
+
+def user_cache_folder() -> Path:
+    """Return the user's cache folder for onceflow, as the XDG rules say; it need not exist."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(base) if base.startswith("/") else Path("~/.cache").expanduser()) / "onceflow"
+
+
+def environment_for_child(
+    base: Mapping[str, str], given: Mapping[str, Given], overrides: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return the environment that gives a child these settings and no others, whatever files lie about.
+
+    Args:
+        base: the environment to inherit; every variable that is a setting is taken out of it.
+        given: the raw values of ``LoadedSettings``; its Kafka properties and database are left out.
+        overrides: raw values by ``section.name`` or ``kafka.<property>``; they win.
+    """
+    child = {name: text for name, text in base.items() if not name.startswith(PREFIX) and name not in _OURS}
+    child[CONFIG_VARIABLE] = os.devnull
+    kept = {name: value.value for name, value in given.items() if not name.startswith(("kafka.", "database."))}
+    for name, value in {**kept, **overrides}.items():
+        if value is not None:
+            variable = f"{PREFIX}KAFKA_{variable_rest(name[6:])}" if name.startswith("kafka.") else variable_of(name)
+            alias = next((alias for alias, setting in ALIASES.items() if setting == name), variable)
+            child[alias] = _variable_text(value)
+    return child
+
+
+_OURS = {*ALIASES, *(f"{alias}_FILE" for alias in ALIASES)}
+
+
+def _variable_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return ",".join(f"{name}={text}" for name, text in value.items())
+    if isinstance(value, list | tuple):
+        if all(isinstance(part, str) for part in value):
+            return ",".join(value)
+        return json.dumps(value, default=str)
+    return str(value)
+
+
+def _collected(sources: SettingSources, environment: Mapping[str, str]) -> tuple[dict[str, Given], list[str]]:
+    flags = dict(sources.flags)
+    if sources.live:
+        flags["stripe.mode"] = ("--live", "live")
+    found = (
+        _from_file(sources.config, environment),
+        _from_kafka_config(sources.kafka_config),
+        from_environment(environment),
+        from_flags(flags),
+    )
+    given: dict[str, Given] = {}
+    for source in found:
+        given |= source.values
+    return given, [fault for source in found for fault in source.faults]
+
+
+def _from_file(named: Path | None, environment: Mapping[str, str]) -> Found:
+    variable = environment.get(CONFIG_VARIABLE, "").strip()
+    path = named or (Path(variable) if variable else Path(CONFIG_FILE))
+    if named is None and not variable and not path.exists():
+        return Found()
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        return Found(faults=[f"the settings file {path} cannot be read: {error.strerror}"])
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        reason = error if isinstance(error, tomllib.TOMLDecodeError) else "it is not UTF-8 text"
+        return Found(faults=[f"the settings file {path} is not TOML: {reason}"])
+    return from_table(table, place=str(path))
+
+
+def _from_kafka_config(path: Path | None) -> Found:
+    if path is None:
+        return Found()
+    try:
+        properties = read_properties(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        return Found(faults=[f"the file {path} of --kafka-config cannot be read: {reason}"])
+    origin = Origin("file", str(path))
+    return Found(values={f"kafka.{name}": Given(value, origin) for name, value in properties.items()})
+
+
+def _validated(given: Mapping[str, Given]) -> tuple[Settings, set[str], list[str]]:
+    """Return the settings, the names of faulty ones (they have their defaults) and the faults."""
+    tables: dict[str, dict[str, Any]] = {}
+    for name, value in given.items():
+        section, _, field_name = name.partition(".")
+        if section != "kafka":
+            tables.setdefault(section, {})[field_name] = value.value
+    try:
+        return Settings.model_validate(tables), set(), []
+    except ValidationError as error:
+        found = [value_fault(one, given) for one in error.errors(include_url=False, include_input=False)]
+    bad = {name for name, _ in found}
+    for name in bad:
+        section, _, field_name = name.partition(".")
+        tables[section].pop(field_name)
+    faults = [text for _, texts in found for text in texts]
+    return Settings.model_validate(tables), bad, faults
+
+
+def _database_faults(settings: Settings, *, wanted: bool) -> list[str]:
+    """Let libpq read the address now: its own error text repeats the address, password included."""
+    url = settings.database.url.get_secret_value()
+    if not wanted or not url:
+        return []
+    from psycopg import ProgrammingError  # noqa: PLC0415 - only commands that use the database pay for it
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+    try:
+        conninfo_to_dict(url)
+    except ProgrammingError:
+        return [_UNREADABLE_ADDRESS]
+    return []

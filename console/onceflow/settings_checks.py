@@ -1,0 +1,219 @@
+"""Rules about settings that no single field can know, and the texts of faults.
+
+Rule: a fault names the setting, where the value came from, what is wrong and a good value; it never repeats a
+secret.  All functions are pure, and return every fault instead of the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from onceflow.kafka_settings import property_fault, property_text
+from onceflow.redaction import MASK, redacted
+from onceflow.settings_model import KafkaSettings, Settings, sections
+from onceflow.settings_sources import ALIASES, Given, is_secret_setting, variable_of
+
+RECORD_OVERHEAD_BYTES = 8_192
+SHOWN_CHARACTERS_MAX = 60
+RELAY_POLLS_PER_LEASE_MIN = 10
+
+_LIVE_PREFIXES = ("sk_live_", "rk_live_")
+_TEST_PREFIXES = ("sk_test_", "rk_test_")
+
+
+class CrossFault(NamedTuple):
+    """A fault of several settings together; ``names`` are those that must be valid by themselves first."""
+
+    names: tuple[str, ...]
+    text: str
+
+
+def value_fault(error: Mapping[str, Any], given: Mapping[str, Given]) -> tuple[str, list[str]]:
+    """Return the setting that one error of pydantic is about, and its faults as texts.
+
+    Args:
+        error: an entry of ``ValidationError.errors()``.
+        given: the raw values, for their origins.
+    """
+    name = ".".join(str(part) for part in error["loc"][:2])
+    reason = error["ctx"]["error"] if error["type"] == "value_error" else error["msg"]
+    found = given.get(name)
+    place = f" ({found.origin})" if found is not None else ""
+    shown = ""
+    if found is not None and not is_secret_setting(name):
+        shown = f" (it is {redacted(repr(found.value))[:SHOWN_CHARACTERS_MAX]})"
+    inner = "".join(f" [{part}]" for part in error["loc"][2:])
+    texts = [_lower_first(redacted(line)) for line in str(reason).splitlines()]
+    return name, [f"{name}{inner}{place}: {text}{shown}; {good_value(name)}" for text in texts]
+
+
+def good_value(name: str) -> str:
+    """Return ``a good value is ...`` for a setting."""
+    section, _, field_name = name.partition(".")
+    field = sections()[section].model_fields[field_name]
+    if field.examples:
+        return f"a good value is {field.examples[0]}"
+    default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
+    return f"a good value is {str(default).lower() if isinstance(default, bool) else default}"
+
+
+def missing_faults(needs: Collection[str], *, given: Collection[str], libpq_is_set: bool) -> list[str]:
+    """Return a fault for each setting that the command needs and nobody gave.
+
+    Args:
+        needs: names of settings, or ``kafka.<property>``.
+        given: the names that have a value.
+        libpq_is_set: libpq's own variables say where the database is.
+    """
+    faults = []
+    for name in needs:
+        if name in given or (name == "database.url" and libpq_is_set):
+            continue
+        variable = next((alias for alias, setting in ALIASES.items() if setting == name), variable_of(name))
+        good = "a good value is 127.0.0.1:9092" if name == "kafka.bootstrap.servers" else good_value(name)
+        faults.append(f"{name} is not set: set {variable}, or {_in_file(name)} in onceflow.toml; {good}")
+    return faults
+
+
+def kafka_settings(given: Mapping[str, Given]) -> tuple[KafkaSettings, list[str]]:
+    """Sort the Kafka properties by role, without those that may not be set, and return what is wrong with them."""
+    tables: dict[str, dict[str, str]] = {"properties": {}, "consumer": {}, "producer": {}}
+    faults: list[str] = []
+    for name, value in given.items():
+        if not name.startswith("kafka."):
+            continue
+        text = property_text(value.value)
+        fault = "must be a text, a number or true or false" if text is None else property_fault(name[6:], text)
+        if fault is not None or text is None:
+            faults.append(f"{name} ({value.origin}): {fault}")
+            continue
+        role, _, rest = name[6:].partition(".")
+        if role in ("consumer", "producer"):
+            tables[role][rest] = text
+        else:
+            tables["properties"][name[6:]] = text
+    return KafkaSettings(**tables), faults
+
+
+def cross_faults(settings: Settings, *, live_flag: bool, now: datetime) -> Iterator[CrossFault]:
+    """Return what is wrong between settings that are fine by themselves.
+
+    Args:
+        settings: with defaults in the place of faulty values.
+        live_flag: ``--live`` was given.
+        now: for the lifetimes of attestation keys.
+    """
+    for rule in _RULES:
+        yield from rule(settings)
+    yield from _api_key_faults(settings, live_flag=live_flag)
+    if settings.attestation.keys and settings.attestation.signing_key(now) is None:
+        yield CrossFault(
+            ("attestation.keys",),
+            "attestation.keys: no key is in its lifetime now, so nothing could be signed; add one without retired_at",
+        )
+
+
+def _retention_rule(settings: Settings) -> Iterator[CrossFault]:
+    kept, horizon = settings.topics.retention_days, settings.processor.horizon_days
+    if kept < horizon:
+        yield CrossFault(
+            ("topics.retention_days", "processor.horizon_days"),
+            f"topics.retention_days is {kept}, shorter than processor.horizon_days = {horizon}: "
+            f"records would be gone that could still be replayed; a good value is {horizon}",
+        )
+
+
+def _size_rule(settings: Settings) -> Iterator[CrossFault]:
+    body, topic = settings.bridge.body_bytes_max, settings.topics.message_bytes_max
+    if body + RECORD_OVERHEAD_BYTES > topic:
+        yield CrossFault(
+            ("bridge.body_bytes_max", "topics.message_bytes_max"),
+            f"bridge.body_bytes_max is {body}, but a body needs {RECORD_OVERHEAD_BYTES} bytes for key and headers "
+            f"below topics.message_bytes_max = {topic}; a good value is {topic - RECORD_OVERHEAD_BYTES}",
+        )
+
+
+def _topic_rule(settings: Settings) -> Iterator[CrossFault]:
+    topics = settings.topics
+    if topics.outcomes in topics.events:
+        yield CrossFault(
+            ("topics.outcomes", "topics.events"),
+            f"topics.outcomes is {topics.outcomes}, which is an event topic too; a good value is stripe.outcomes.v1",
+        )
+    if len(set(topics.events)) != len(topics.events):
+        yield CrossFault(("topics.events",), "topics.events names a topic twice; a good value is stripe.events.v1")
+
+
+def _replica_rule(settings: Settings) -> Iterator[CrossFault]:
+    copies, confirm = settings.topics.replication_factor, settings.topics.min_insync_replicas
+    if copies is not None and confirm is not None and confirm > copies:
+        yield CrossFault(
+            ("topics.replication_factor", "topics.min_insync_replicas"),
+            f"topics.min_insync_replicas is {confirm}, more than topics.replication_factor = {copies}: "
+            f"nothing could ever be written; a good value is {max(copies - 1, 1)}",
+        )
+
+
+def _wait_rule(settings: Settings) -> Iterator[CrossFault]:
+    wait, deadline = settings.processor.batch_wait_seconds, settings.processor.handler_deadline_seconds
+    if wait >= deadline:
+        yield CrossFault(
+            ("processor.batch_wait_seconds", "processor.handler_deadline_seconds"),
+            f"processor.batch_wait_seconds is {wait}, not shorter than processor.handler_deadline_seconds = {deadline}; "
+            "a good value is 0.05",
+        )
+
+
+def _lease_rule(settings: Settings) -> Iterator[CrossFault]:
+    lease, poll = settings.relay.lease_ttl_seconds, settings.relay.poll_seconds
+    if lease < poll * RELAY_POLLS_PER_LEASE_MIN:
+        yield CrossFault(
+            ("relay.lease_ttl_seconds", "relay.poll_seconds"),
+            f"relay.lease_ttl_seconds is {lease}, shorter than {RELAY_POLLS_PER_LEASE_MIN} x relay.poll_seconds = "
+            f"{poll * RELAY_POLLS_PER_LEASE_MIN:g}: the lease would run out between two looks; a good value is "
+            f"{max(10.0, poll * RELAY_POLLS_PER_LEASE_MIN):g}",
+        )
+
+
+_RULES: tuple[Callable[[Settings], Iterator[CrossFault]], ...] = (
+    _retention_rule,
+    _size_rule,
+    _topic_rule,
+    _replica_rule,
+    _wait_rule,
+    _lease_rule,
+)
+
+
+def _api_key_faults(settings: Settings, *, live_flag: bool) -> Iterator[CrossFault]:
+    stripe = settings.stripe
+    keys = {"stripe.api_key": stripe.api_key} if stripe.api_key is not None else {}
+    keys |= {f"stripe.api_keys.{account}": key for account, key in stripe.api_keys.items()}
+    for name, key in keys.items():
+        setting = ".".join(name.split(".")[:2])
+        text = key.get_secret_value()
+        if text.startswith(_LIVE_PREFIXES) and stripe.mode == "test":
+            yield CrossFault(
+                (setting, "stripe.mode"),
+                f"{name} is a live key ({text[:8]}{MASK}) and stripe.mode is test; use a test key, or give --live",
+            )
+        elif text.startswith(_LIVE_PREFIXES) and not live_flag:
+            yield CrossFault(
+                (setting,), f"{name} is a live key ({text[:8]}{MASK}): real money moves only with the flag --live"
+            )
+        elif text.startswith(_TEST_PREFIXES) and stripe.mode == "live":
+            yield CrossFault(
+                (setting, "stripe.mode"),
+                f"{name} is a test key ({text[:8]}{MASK}) and stripe.mode is live; use a live key",
+            )
+
+
+def _in_file(name: str) -> str:
+    section, _, field = name.partition(".")
+    return f'[{section}] "{field}"' if section == "kafka" else f"[{section}] {field}"
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]

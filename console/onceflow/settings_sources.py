@@ -1,0 +1,176 @@
+"""Where settings come from: turns flags, environment and files into raw values by name, each with its origin.
+
+Rule: nothing is checked here but the names.  A name that looks like one of ours and is none is a fault, with the
+name that was probably meant: a mistyped setting must not be silently without effect.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from onceflow.kafka_settings import flat_properties, is_secret_property, property_name
+from onceflow.settings_model import is_secret, sections, setting_names
+
+PREFIX = "ONCEFLOW_"
+CONFIG_VARIABLE = "ONCEFLOW_CONFIG"
+ALIASES: Mapping[str, str] = {
+    "DATABASE_URL": "database.url",
+    "STRIPE_WEBHOOK_SECRET": "stripe.webhook_secret",
+    "STRIPE_API_KEY": "stripe.api_key",
+}
+"""Names that other tools use too; the one with our prefix wins over it."""
+
+_FILE_SUFFIX = "_FILE"
+_SERVICE_LINK = re.compile(r"_SERVICE_(?:HOST|PORT)(?:_|$)|_PORT_\d+_(?:TCP|UDP|SCTP)(?:_|$)")
+_SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a value came from: the kind, and the flag, the variable or the path."""
+
+    kind: Literal["default", "file", "environment", "flag"]
+    place: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.place}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One raw value as it was found."""
+
+    value: Any = field(repr=False)
+    origin: Origin
+
+
+@dataclass(slots=True)
+class Found:
+    """What one source gave: values by ``section.name`` or ``kafka.<property>``, and faults."""
+
+    values: dict[str, Given] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+def did_you_mean(name: str, known: list[str] | tuple[str, ...]) -> str:
+    """Return ``; did you mean ...?`` for a likely known name, else nothing."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
+def is_secret_setting(name: str) -> bool:
+    """Say whether the value of this setting or Kafka property must never be shown."""
+    if name.startswith("kafka."):
+        return is_secret_property(name)
+    return is_secret(name)
+
+
+def variable_of(name: str) -> str:
+    """Return the environment variable of ``section.name``."""
+    return PREFIX + name.replace(".", "_").upper()
+
+
+def from_flags(flags: Mapping[str, tuple[str, Any]]) -> Found:
+    """Take the flags that were given: setting name to (flag as typed, value)."""
+    found = Found()
+    for name, (flag, value) in flags.items():
+        if name not in setting_names() and not name.startswith("kafka."):
+            found.faults.append(f"{name} ({flag}) is not a setting{did_you_mean(name, setting_names())}")
+            continue
+        found.values[name] = Given(value, Origin("flag", flag))
+    return found
+
+
+def from_table(table: Mapping[str, Any], *, place: str) -> Found:
+    """Take a parsed TOML document."""
+    found = Found()
+    known = sections()
+    for section, content in table.items():
+        if section not in known:
+            found.faults.append(f"[{section}] ({place}) is not a section{did_you_mean(section, list(known))}")
+        elif not isinstance(content, Mapping):
+            found.faults.append(f"{section} ({place}) must be a section: write [{section}] and its settings below")
+        elif section == "kafka":
+            for name, value in flat_properties(content).items():
+                found.values[f"kafka.{name}"] = Given(value, Origin("file", place))
+        else:
+            _take_section(found, section, content=content, place=place)
+    return found
+
+
+def _take_section(found: Found, section: str, *, content: Mapping[str, Any], place: str) -> None:
+    fields = sections()[section].model_fields
+    for name, value in content.items():
+        if name in fields:
+            found.values[f"{section}.{name}"] = Given(value, Origin("file", place))
+        else:
+            meant = did_you_mean(name, list(fields))
+            found.faults.append(f"{section}.{name} ({place}) is not a setting{meant}")
+
+
+def from_environment(environment: Mapping[str, str]) -> Found:
+    """Take our variables, those of ``ALIASES``, and for secrets the same names with ``_FILE``.
+
+    An empty variable counts as not set, as compose files and manifests pass on what they do not have.  What
+    Kubernetes injects for a service called ``onceflow-...`` is left alone: ``ONCEFLOW_BRIDGE_PORT=tcp://...``.
+    """
+    found = Found()
+    for variable in (*ALIASES, *sorted(name for name in environment if name.startswith(PREFIX))):
+        if environment.get(variable, "").strip() and variable != CONFIG_VARIABLE:
+            _take_variable(found, variable, value=environment[variable])
+    for alias, name in ALIASES.items():
+        if environment.get(alias + _FILE_SUFFIX, "").strip():
+            path = environment[alias + _FILE_SUFFIX]
+            _take_file(found, name, variable=alias + _FILE_SUFFIX, path=path, taken=bool(environment.get(alias)))
+    return found
+
+
+def _take_variable(found: Found, variable: str, *, value: str) -> None:
+    if _SERVICE_LINK.search(variable) or (variable.endswith("_PORT") and _SERVICE_ADDRESS.match(value)):
+        return
+    name = setting_of(variable)
+    if name is not None:
+        # libpq's address is taken as it is; everywhere else white space around a value is an accident.
+        text = value if name == "database.url" else value.strip()
+        found.values[name] = Given(text, Origin("environment", variable))
+        return
+    base = setting_of(variable.removesuffix(_FILE_SUFFIX)) if variable.endswith(_FILE_SUFFIX) else None
+    if base is not None and is_secret_setting(base):
+        taken = base in found.values and found.values[base].origin.place == variable.removesuffix(_FILE_SUFFIX)
+        _take_file(found, base, variable=variable, path=value, taken=taken)
+        return
+    known = [variable_of(name) for name in setting_names()]
+    found.faults.append(f"{variable} (environment) is not a setting{did_you_mean(variable, known)}")
+
+
+def _take_file(found: Found, name: str, *, variable: str, path: str, taken: bool) -> None:
+    plain = variable.removesuffix(_FILE_SUFFIX)
+    if taken:
+        found.faults.append(f"{name}: both {plain} and {variable} are set; keep one of them")
+        return
+    if variable.startswith(PREFIX) or name not in found.values:
+        try:
+            text = Path(path.strip()).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            found.faults.append(f"{name}: the file {path.strip()} that {variable} names cannot be read: {reason}")
+            return
+        found.values[name] = Given(text, Origin("environment", variable))
+
+
+def setting_of(variable: str) -> str | None:
+    """Return the setting that a variable means, ``kafka.<property>`` included; None when it means none."""
+    if variable in ALIASES:
+        return ALIASES[variable]
+    section, _, rest = variable.removeprefix(PREFIX).partition("_")
+    if section == "KAFKA" and rest:
+        name = property_name(rest)
+        is_file = name.endswith(".file") and is_secret_property(name.removesuffix(".file"))
+        return None if is_file else f"kafka.{name}"
+    name = f"{section.lower()}.{rest.lower()}"
+    return name if name in setting_names() else None
