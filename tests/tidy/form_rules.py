@@ -50,14 +50,17 @@ def long_function(source: Source) -> list[Offence]:
 
 
 def many_positional(source: Source) -> list[Offence]:
-    """Beyond two (self and cls not counted), arguments are keyword-only: a call with three bare values cannot be read."""
+    """Beyond two (self and cls not counted), arguments are keyword-only: a call with three bare values cannot be read.
+
+    A private function is called only beside its definition, and a magic method by the language: both may choose.
+    """
     found = []
     for node in functions(source.tree):
         names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
         if names and names[0] in {"self", "cls"}:
             names = names[1:]
         outside = tuple(name.lstrip("_") for name in names) in OUTSIDE_SIGNATURES
-        if len(names) <= POSITIONAL_MAX or outside or _is_dunder(node.name) or "override" in _decorators(node):
+        if len(names) <= POSITIONAL_MAX or outside or node.name.startswith("_") or "override" in _decorators(node):
             continue
         fix = f"{node.name} takes {len(names)} positional arguments: put `*` behind the second at the latest"
         found.append(source.offence(node.lineno, fix))
@@ -99,10 +102,6 @@ def _public(body: list[ast.stmt]) -> Iterator[AnyFunction | ast.ClassDef]:
             yield node
         if isinstance(node, ast.ClassDef):
             yield from _public(node.body)
-
-
-def _is_dunder(name: str) -> bool:
-    return name.startswith("__") and name.endswith("__")
 
 
 def _decorators(node: AnyFunction | ast.ClassDef) -> set[str]:

@@ -41,6 +41,7 @@ def test_many_positional() -> None:
         "    def __exit__(self, kind, error, trace): ...\n"
         "    @typing.override\n"
         "    def emit(self, a, b, c): ...\n"
+        "def _private(a, b, c): ...\n"
         "async def app(scope, receive, send): ...\n"
         "def drop_secrets(_logger, _method_name, event_dict): ...\n"
     )
