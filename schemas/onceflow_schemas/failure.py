@@ -191,6 +191,8 @@ PUBLISH_FAILURES = _kinds(
     "operator",
     ("record_too_large", "A verified event is larger than the event topic allows.",
      "Raise max.message.bytes of the topic before Stripe gives up: it tries for three days."),
+    ("attestation_key_missing", "No attestation key may sign at this time.",
+     "Add a key under attestation.keys whose lifetime has begun and not ended."),
 ) | _kinds(
     "developer",
     ("internal_error", "The request met a bug.", "Look for webhook_failed in the log and report it; Stripe sends it again."),
