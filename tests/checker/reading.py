@@ -1,0 +1,153 @@
+"""From a running system to one snapshot: wait until it is quiet, then read topics, tables and logs.
+
+Rule: quiet means that every record lies before the progress of its partition and every outcome is published.  If
+that does not come true within the limit, this is told in the snapshot and judged; it is never waited for twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+from confluent_kafka import KafkaException
+
+from tests.checker.snapshot import Delivery, Foreign, Hit, Outcome, Position, Snapshot
+from tests.checker.tables import connect, read_tables
+from tests.checker.topics import bounds, consumer, event_entry, outcome_entry, read_topic
+from tests.checker.waiting import NotReached, wait_for
+
+QUIET_LIMIT_SECONDS = 60.0
+LOG_PAGE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """Where the ledgers are."""
+
+    bootstrap: str
+    database_url: str
+    event_topic: str
+    outcome_topic: str
+    log_folder: Path | None = None
+    effect_table: str | None = None
+
+
+class _QuietWatch:
+    """Asks whether the system is quiet; keeps the last reason why not."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        self.reason = "nothing was asked yet"
+        self.reader = consumer(system.bootstrap, "read_uncommitted")
+
+    def quiet(self) -> bool:
+        try:
+            reason = self._reason()
+        except (psycopg.OperationalError, KafkaException) as error:
+            reason = f"a service does not answer ({type(error).__name__}: {error})"
+        self.reason = reason or ""
+        return reason is None
+
+    def _reason(self) -> str | None:
+        ends = bounds(self.reader, self.system.event_topic)
+        with connect(self.system.database_url) as connection:
+            rows = connection.execute(
+                "SELECT partition, next_offset, stopped FROM onceflow.progress WHERE topic = %s",
+                [self.system.event_topic],
+            ).fetchall()
+            lanes = connection.execute("SELECT lane, head_seq, published_seq, state FROM onceflow.lane").fetchall()
+        reached = {partition: next_offset for partition, next_offset, _ in rows}
+        for partition, _, stopped in rows:
+            if stopped is not None:
+                return f"partition {partition} is stopped: {stopped}"
+        for partition, (start, end) in sorted(ends.items()):
+            if end > start and reached.get(partition, 0) < end:
+                return f"partition {partition}: progress {reached.get(partition)} of {end}"
+        for lane, head, published, state in sorted(lanes):
+            if published != head or state != "ok":
+                return f"lane {lane}: {published} of {head} published, state {state}"
+        return None if lanes else "there are no lanes"
+
+
+def wait_until_quiet(system: System, *, limit_seconds: float = QUIET_LIMIT_SECONDS) -> str | None:
+    """Return None when the system became quiet within the limit, else why it was not."""
+    watch = _QuietWatch(system)
+    try:
+        wait_for(watch.quiet, limit_seconds=limit_seconds, what="the system is quiet")
+    except NotReached as error:
+        return f"{error}; last seen: {watch.reason}"
+    finally:
+        watch.reader.close()
+    return None
+
+
+def take_snapshot(
+    system: System,
+    deliveries: Iterable[Delivery],
+    *,
+    planted: dict[Position, frozenset[str]] | None = None,
+    canaries: Sequence[str] = (),
+    limit_seconds: float = QUIET_LIMIT_SECONDS,
+) -> Snapshot:
+    """Wait until the system is quiet and read everything.
+
+    Args:
+        system: where the ledgers are.
+        deliveries: every request that was sent, with its answer.
+        planted: codes that records put on the topic by the test must be quarantined with, by position.
+        canaries: texts that must not stand in any log.
+        limit_seconds: for becoming quiet.
+    """
+    not_quiet = wait_until_quiet(system, limit_seconds=limit_seconds)
+    events = tuple(
+        event_entry(message) for message in read_topic(system.bootstrap, system.event_topic, isolation="read_committed")
+    )
+    found = [
+        outcome_entry(message)
+        for message in read_topic(system.bootstrap, system.outcome_topic, isolation="read_committed")
+    ]
+    reader = consumer(system.bootstrap, "read_uncommitted")
+    try:
+        ends = bounds(reader, system.event_topic)
+    finally:
+        reader.close()
+    tables = read_tables(
+        system.database_url, event_topic=system.event_topic, ends=ends, effect_table=system.effect_table
+    )
+    assert len(tables.topic_ids) <= 1, f"progress names several topics of one name: {sorted(tables.topic_ids)}"
+    return Snapshot(
+        deliveries=tuple(deliveries),
+        events=events,
+        markers=tables.markers,
+        quarantine=tables.quarantine,
+        progress=tables.progress,
+        lanes=tables.lanes,
+        rows=tables.rows,
+        published=tuple(entry for entry in found if isinstance(entry, Outcome)),
+        foreign=tuple(entry for entry in found if isinstance(entry, Foreign)),
+        facts=tables.facts,
+        effects=tables.effects,
+        guard_rows=tables.guard_rows,
+        hits=tuple(find_canaries(system.log_folder, canaries)) if system.log_folder is not None else (),
+        not_quiet=not_quiet,
+        planted=planted or {},
+    )
+
+
+def find_canaries(folder: Path, canaries: Sequence[str]) -> Iterable[Hit]:
+    """Yield each canary with each log file that holds it, read as raw bytes."""
+    needles = [canary.encode() for canary in canaries]
+    longest = max((len(needle) for needle in needles), default=0)
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        seen: set[bytes] = set()
+        kept = b""
+        with path.open("rb") as file:
+            while page := file.read(LOG_PAGE_BYTES):
+                window = kept + page
+                seen |= {needle for needle in needles if needle in window}
+                kept = window[-longest:]
+        yield from (Hit(str(path), needle.decode()) for needle in needles if needle in seen)

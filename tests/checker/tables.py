@@ -1,0 +1,146 @@
+"""Raw tables read in one repeatable-read transaction, as rows and nothing more.
+
+Rule: what the tables say is not interpreted here.  Names come from the contract, so a test that plants a fault in a
+real table is read back the same way.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+
+from tests.checker.snapshot import Fact, Lane, Marker, Outcome, Progress, QuarantineRow
+from tests.checker.topics import numbers_of
+
+CONNECT_SECONDS = 5
+STATEMENT_MILLISECONDS = 60_000
+PAGE_ROWS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The rows of the product's tables that concern one event topic."""
+
+    markers: tuple[Marker, ...]
+    quarantine: tuple[QuarantineRow, ...]
+    progress: tuple[Progress, ...]
+    lanes: tuple[Lane, ...]
+    rows: tuple[Outcome, ...]
+    facts: tuple[Fact, ...]
+    effects: tuple[str, ...] | None
+    guard_rows: int
+    topic_ids: frozenset[str]
+
+
+def connect(database_url: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Return a connection that reads one consistent moment and gives up instead of hanging."""
+    connection = psycopg.connect(
+        database_url,
+        connect_timeout=CONNECT_SECONDS,
+        options=f"-c statement_timeout={STATEMENT_MILLISECONDS} -c default_transaction_read_only=on",
+    )
+    connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+    return connection
+
+
+def read_tables(
+    database_url: str, *, event_topic: str, ends: dict[int, tuple[int, int]], effect_table: str | None
+) -> Tables:
+    """Read the tables.
+
+    Args:
+        database_url: of the product's database.
+        event_topic: rows of ``progress`` for other topics are left out.
+        ends: (log start, log end) of each partition of the event topic.
+        effect_table: a table of the user whose column ``event_id`` names the event behind each row, or None.
+    """
+    with connect(database_url) as connection:
+        progress_rows = connection.execute(
+            "SELECT partition, next_offset, epoch, stopped, topic_id FROM onceflow.progress WHERE topic = %s ORDER BY 1",
+            [event_topic],
+        ).fetchall()
+        effects = None
+        if effect_table is not None:
+            effects = tuple(row[0] for row in connection.execute(f"SELECT event_id FROM {effect_table}"))
+        return Tables(
+            markers=_markers(connection),
+            quarantine=_quarantine(connection),
+            progress=tuple(
+                Progress(partition, next_offset, epoch, stopped, *ends.get(partition, (0, 0)))
+                for partition, next_offset, epoch, stopped, _ in progress_rows
+            ),
+            lanes=tuple(
+                Lane(*row)
+                for row in connection.execute(
+                    "SELECT lane, head_seq, published_seq, state FROM onceflow.lane ORDER BY 1"
+                )
+            ),
+            rows=_outcome_rows(connection),
+            facts=tuple(Fact(*row) for row in connection.execute("SELECT namespace, key, cause FROM onceflow.fact")),
+            effects=effects,
+            guard_rows=_count(connection, "SELECT count(*) FROM onceflow.batch_guard"),
+            topic_ids=frozenset(row[4] for row in progress_rows),
+        )
+
+
+def _count(connection: psycopg.Connection[tuple[Any, ...]], query: str) -> int:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _markers(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Marker, ...]:
+    rows = connection.execute(
+        'SELECT account, mode, event_id, state, type, partition, "offset", body_sha256 FROM onceflow.inbox'
+    )
+    return tuple(
+        Marker((account, mode, event_id), state, event_type, (partition, offset), bytes(digest))
+        for account, mode, event_id, state, event_type, partition, offset, digest in rows
+    )
+
+
+def _quarantine(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[QuarantineRow, ...]:
+    with connection.cursor("checker_quarantine") as cursor:
+        cursor.itersize = PAGE_ROWS
+        cursor.execute(
+            'SELECT partition, "offset", code, account, mode, event_id, value, json_array_length(headers)'
+            " FROM onceflow.quarantine"
+        )
+        return tuple(
+            QuarantineRow(
+                position=(partition, offset),
+                code=code,
+                identity=(account, mode, event_id) if event_id is not None else None,
+                value_sha256=None if value is None else hashlib.sha256(bytes(value)).digest(),
+                header_count=header_count,
+            )
+            for partition, offset, code, account, mode, event_id, value, header_count in cursor
+        )
+
+
+def _outcome_rows(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Outcome, ...]:
+    with connection.cursor("checker_outcomes") as cursor:
+        cursor.itersize = PAGE_ROWS
+        cursor.execute(
+            "SELECT lane, seq, outcome_id, revision, ce_id, type, key, value, cause, created_at"
+            " FROM onceflow.outcome ORDER BY lane, seq"
+        )
+        return tuple(
+            Outcome(
+                lane=lane,
+                seq=seq,
+                outcome_id=str(outcome_id),
+                revision=revision,
+                ce_id=str(ce_id),
+                type=outcome_type,
+                key=key,
+                value_sha256=hashlib.sha256(bytes(value)).digest(),
+                cause=cause,
+                created_at=created_at,
+                numbers=numbers_of(bytes(value)),
+            )
+            for lane, seq, outcome_id, revision, ce_id, outcome_type, key, value, cause, created_at in cursor
+        )
