@@ -30,8 +30,8 @@ _UNSAFE: Mapping[str, tuple[tuple[str, ...], str]] = {
 _OURS: Mapping[str, str] = {
     "group.id": "it is onceflow.<deployment.id>.<part>, so that two deployments never share a position",
     "transactional.id": "it is onceflow.<deployment.id>.relay.<topic>, so that a new relay fences the old one",
-    "message.timeout.ms": "it follows from bridge.deadline_seconds",
-    "delivery.timeout.ms": "it follows from bridge.deadline_seconds",
+    "message.timeout.ms": "it follows from bridge.answer_deadline_seconds",
+    "delivery.timeout.ms": "it follows from bridge.answer_deadline_seconds",
     "message.max.bytes": "it follows from bridge.body_bytes_max and topics.message_bytes_max",
 }
 

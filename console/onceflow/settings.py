@@ -123,7 +123,7 @@ def user_cache_folder() -> Path:
 
 
 def environment_for_child(
-    base: Mapping[str, str], given: Mapping[str, Given], overrides: Mapping[str, Any]
+    base: Mapping[str, str], given: Mapping[str, Given], *, overrides: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return the environment that gives a child these settings and no others, whatever files lie about.
 

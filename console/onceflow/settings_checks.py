@@ -14,8 +14,9 @@ from onceflow.kafka_settings import property_fault, property_text
 from onceflow.redaction import MASK, redacted
 from onceflow.settings_model import KafkaSettings, Settings, sections
 from onceflow.settings_sources import ALIASES, Given, is_secret_setting, variable_of
+from onceflow_producer.signing_key import signing_key
+from onceflow_producer.sizes import RECORD_OVERHEAD_BYTES
 
-RECORD_OVERHEAD_BYTES = 8_192
 SHOWN_CHARACTERS_MAX = 60
 RELAY_POLLS_PER_LEASE_MIN = 10
 
@@ -108,7 +109,7 @@ def cross_faults(settings: Settings, *, live_flag: bool, now: datetime) -> Itera
     for rule in _RULES:
         yield from rule(settings)
     yield from _api_key_faults(settings, live_flag=live_flag)
-    if settings.attestation.keys and settings.attestation.signing_key(now) is None:
+    if settings.attestation.keys and signing_key(settings.attestation.keys, now) is None:
         yield CrossFault(
             ("attestation.keys",),
             "attestation.keys: no key is in its lifetime now, so nothing could be signed; add one without retired_at",
@@ -166,6 +167,16 @@ def _wait_rule(settings: Settings) -> Iterator[CrossFault]:
         )
 
 
+def _deadline_rule(settings: Settings) -> Iterator[CrossFault]:
+    read, answer = settings.bridge.read_deadline_seconds, settings.bridge.answer_deadline_seconds
+    if read >= answer:
+        yield CrossFault(
+            ("bridge.read_deadline_seconds", "bridge.answer_deadline_seconds"),
+            f"bridge.read_deadline_seconds is {read:g}, not shorter than bridge.answer_deadline_seconds = {answer:g}: "
+            "nothing would be left for Kafka; good values are 4 and 8",
+        )
+
+
 def _lease_rule(settings: Settings) -> Iterator[CrossFault]:
     lease, poll = settings.relay.lease_ttl_seconds, settings.relay.poll_seconds
     if lease < poll * RELAY_POLLS_PER_LEASE_MIN:
@@ -183,6 +194,7 @@ _RULES: tuple[Callable[[Settings], Iterator[CrossFault]], ...] = (
     _topic_rule,
     _replica_rule,
     _wait_rule,
+    _deadline_rule,
     _lease_rule,
 )
 

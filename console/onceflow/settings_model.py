@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,12 +16,14 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from onceflow.attestation_settings import parse_keys, zoned_time
 from onceflow_producer.endpoint_secrets import EndpointSecret, parse_secrets
+from onceflow_producer.sizes import TOPIC_BYTES_DEFAULT
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.failure import Misconfigured
 from onceflow_schemas.identity import ACCOUNT_PATTERN
 from onceflow_schemas.times import format_time
 
-SECONDS_PER_DAY = 86_400
+ANSWER_DEADLINE_MAX_SECONDS = 9.5
+"""Stripe does not publish its timeout; ten seconds is what senders of webhooks are known to wait."""
 _API_KEY = re.compile(r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{1,255}")
 _HANDLERS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -184,7 +185,10 @@ class TopicSettings(Section):
     )
     retention_days: int = Field(35, ge=1, le=36_500, description="Records are kept at least so long.")
     message_bytes_max: int = Field(
-        1_048_588, ge=65_536, le=104_857_600, description="Largest batch of records, in bytes (max.message.bytes)."
+        TOPIC_BYTES_DEFAULT,
+        ge=65_536,
+        le=104_857_600,
+        description="Largest batch of records, in bytes (max.message.bytes).",
     )
 
 
@@ -197,8 +201,11 @@ class BridgeSettings(Section):
     body_bytes_max: int = Field(
         1_040_396, ge=65_536, le=104_857_600, description="Largest body that is taken, in bytes."
     )
-    deadline_seconds: Seconds = Field(
-        8.0, le=30, description="A request is answered within this time: 503 when Kafka has not confirmed."
+    read_deadline_seconds: Seconds = Field(4.0, le=9, description="A body that takes longer is answered with 408.")
+    answer_deadline_seconds: Seconds = Field(
+        8.0,
+        le=ANSWER_DEADLINE_MAX_SECONDS,
+        description="A request is answered within this time, with 503 at the worst.",
     )
 
 
@@ -240,17 +247,9 @@ class AttestationSettings(Section):
     keys: Annotated[tuple[InstanceOf[AttestationKey], ...], BeforeValidator(parse_keys)] = Field(
         (),
         examples=["2026a=<43 characters of base64url>"],
-        description="`id=secret,id2=secret2`, or tables in the file. The first usable one signs; all are accepted.",
+        description="`id=secret,id2=secret2`, or tables in the file. The newest in its lifetime signs; all are accepted.",
         json_schema_extra={"secret": True},
     )
-
-    def signing_key(self, now: datetime) -> AttestationKey | None:
-        """Return the first key that is in its lifetime; None when there is none."""
-        for key in self.keys:
-            begun = key.not_before is None or key.not_before <= now
-            if begun and (key.retired_at is None or now < key.retired_at):
-                return key
-        return None
 
 
 class RuntimeSettings(Section):
