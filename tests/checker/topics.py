@@ -20,6 +20,7 @@ from tests.checker.snapshot import EventEntry, Foreign, Identity, Outcome
 
 READ_LIMIT_SECONDS = 120.0
 PAGE_RECORDS = 500
+PAGE_SECONDS = 0.1
 ANSWER_SECONDS = 10.0
 SOURCE_PARTS = 4
 
@@ -76,7 +77,7 @@ def read_topic(bootstrap: str, topic: str, *, isolation: Isolation) -> Iterator[
         while waiting:
             if time.monotonic() > end:
                 raise TimeoutError(f"{topic}: partitions {sorted(waiting)} not read within {READ_LIMIT_SECONDS} s")
-            for message in reader.consume(PAGE_RECORDS, timeout=1.0):
+            for message in reader.consume(PAGE_RECORDS, timeout=PAGE_SECONDS):
                 error = message.error()
                 if error is None:
                     yield message
