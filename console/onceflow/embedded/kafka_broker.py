@@ -43,7 +43,7 @@ STOP_STEPS = ((signal.SIGTERM, 15.0),)
 START_TRIES_MAX = 5
 PASSING = ("Address already in use", "Failed to acquire lock on file .lock")
 POLL_SECONDS = 0.05
-METADATA_TIMEOUT_SECONDS = 2.0
+METADATA_TIMEOUT_SECONDS = 1.0
 CLUSTER_ID_BYTES = 16
 
 # librdkafka complains on stderr about a broker that is not up yet; that is what we are waiting for.
@@ -130,8 +130,10 @@ class KafkaBroker:
         assert self._child is not None, "the broker was never started"
         deadline = time.monotonic() + timeout_seconds
         tries = 1
-        while not self._answers():
+        while True:
             ended = self._child.poll() is not None
+            if not ended and self._answers():
+                break
             if time.monotonic() >= deadline or (ended and (tries >= START_TRIES_MAX or not self._may_retry())):
                 raise self._failure("did not start" if ended else f"did not answer within {timeout_seconds:.0f} s")
             if ended:
@@ -192,7 +194,7 @@ class KafkaBroker:
         if finished.exit_code != 0 or not (unfinished / "meta.properties").exists():
             raise Unavailable(
                 "service_failed",
-                f"formatting the Kafka folder ended with {finished.exit_code}: {finished.output[-500:].strip()}",
+                f"formatting the Kafka folder ended with {finished.exit_code}; it said: {last_line(finished.output)}",
                 "Look at the free space of the disk and at the message.",
             )
         unfinished.rename(log)

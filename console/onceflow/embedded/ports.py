@@ -23,6 +23,7 @@ from onceflow_schemas.failure import Unavailable
 HOST = "127.0.0.1"
 PORT_FIRST = 20_000
 PORT_LAST = 32_000
+PORT_MAX = 65_535
 CHOICE_TRIES_MAX = 1_000
 # The process that used the port before may still be on its way out (a postmaster takes up to 5 seconds).
 REMEMBERED_GRACE_SECONDS = 6.0
@@ -103,4 +104,6 @@ def _read(book: Path) -> dict[str, int]:
         content = json.loads(book.read_text(encoding="ascii"))
     except (FileNotFoundError, ValueError):
         return {}
-    return {str(name): int(port) for name, port in content.items()} if isinstance(content, dict) else {}
+    if not isinstance(content, dict):
+        return {}
+    return {name: port for name, port in content.items() if type(port) is int and 0 < port <= PORT_MAX}

@@ -12,7 +12,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from onceflow.embedded.child_process import Command, run_to_end
+from onceflow.embedded.child_process import Command, last_line, run_to_end
 from onceflow.embedded.data_folder import wrong_version
 from onceflow.embedded.java_runtime import package_folder
 from onceflow.embedded.postgres_identity import ServerIdentity, own
@@ -84,9 +84,7 @@ class PostgresCluster:
         """
         own(self.folder, self.identity)
         if self.data.exists():
-            found = (self.data / "PG_VERSION").read_text(encoding="ascii").strip()
-            if found != MAJOR_VERSION:
-                raise wrong_version(self.folder, found=f"PostgreSQL {found}", ours=f"PostgreSQL {MAJOR_VERSION}")
+            self._check_version()
             return
         progress("postgres: making the data folder")
         unfinished = self.folder / "cluster.new"
@@ -96,6 +94,13 @@ class PostgresCluster:
         statement = (importlib.resources.files("onceflow.embedded") / "create_database.sql").read_text(encoding="ascii")
         self._run("postgres", ["--single", "-D", unfinished.name, "postgres"], text=_one_line(statement))
         unfinished.rename(self.data)
+
+    def _check_version(self) -> None:
+        mark = self.data / "PG_VERSION"
+        found = mark.read_text(encoding="ascii").strip() if mark.exists() else ""
+        if found != MAJOR_VERSION:
+            name = f"PostgreSQL {found}" if found else "an unknown version of PostgreSQL"
+            raise wrong_version(self.folder, found=name, ours=f"PostgreSQL {MAJOR_VERSION}")
 
     def _write_password(self) -> None:
         self._password.unlink(missing_ok=True)
@@ -114,8 +119,7 @@ class PostgresCluster:
         if finished.exit_code != 0 or "ERROR" in finished.output:
             raise Unavailable(
                 "service_failed",
-                f"making the PostgreSQL folder: {program} ended with {finished.exit_code}: "
-                f"{finished.output[-500:].strip()}",
+                f"{program} ended with {finished.exit_code}; it said: {last_line(finished.output)}",
                 "Look at the free space of the disk and at the message.",
             )
 

@@ -117,8 +117,10 @@ class PostgresServer:
         assert self._child is not None, "the server was never started"
         deadline = time.monotonic() + timeout_seconds
         tries = 1
-        while not self._answers():
+        while True:
             ended = self._child.poll() is not None
+            if not ended and self._answers():
+                break
             if time.monotonic() >= deadline or (ended and (tries >= START_TRIES_MAX or not self._may_retry())):
                 raise self._failure("did not start" if ended else f"did not answer within {timeout_seconds:.0f} s")
             if ended:
