@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from onceflow_schemas.attestation import Attested, AttestationKey, sign, verify
+from onceflow_schemas.attestation import AttestationKey, Attested, sign, verify
 from onceflow_schemas.envelope import Envelope
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.times import format_time, parse_time
@@ -49,12 +49,17 @@ class OutgoingRecord:
 
 @dataclass(frozen=True, slots=True)
 class EventRecord:
-    """A record whose attestation holds."""
+    """A record whose attestation holds.
+
+    ``created_text`` (None when the body says no usable time) and ``received_at_text`` are the times as they stand in
+    the headers, in the form that PostgreSQL reads too.
+    """
 
     identity: Identity
     type: str
     object_id: str
-    created: datetime | None
+    created_text: str | None
+    received_at_text: str
     received_at: datetime
     endpoint: str
     source: str
@@ -161,8 +166,11 @@ def open_event(
         if name not in _KNOWN:
             continue
         if name in texts or raw is None or len(raw) > HEADER_BYTES_MAX or not raw.isascii():
-            return Untrusted("bad_headers", f"{name} is doubled, empty, too long or not ASCII")
-        texts[name] = raw.decode("ascii")
+            return Untrusted("bad_headers", f"{name} is doubled, null, too long or not ASCII")
+        text = raw.decode("ascii")
+        if not text.isprintable():
+            return Untrusted("bad_headers", f"{name} holds control characters")
+        texts[name] = text
     if "onceflow_attestation" not in texts:
         return Untrusted("unauthenticated", "there is no attestation")
     missing = [name for name in _REQUIRED if name not in texts]
@@ -182,7 +190,8 @@ def _open_texts(
     created_text = texts.get("ce_time", "")
     try:
         received_at = parse_time(texts["onceflow_received_at"])
-        created = parse_time(created_text) if created_text else None
+        if created_text:
+            parse_time(created_text)
     except ValueError as error:
         return Untrusted("bad_headers", str(error))
     fields = Attested(
@@ -203,7 +212,8 @@ def _open_texts(
         identity=Identity(fields.account, fields.mode, fields.event_id),
         type=fields.type,
         object_id=texts.get("ce_subject", ""),
-        created=created,
+        created_text=created_text or None,
+        received_at_text=fields.received_at,
         received_at=received_at,
         endpoint=fields.endpoint,
         source=texts["onceflow_source"],

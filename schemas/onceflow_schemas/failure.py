@@ -87,38 +87,70 @@ CONTENT_FAILURES = _kinds(
     ("bad_amount", "An amount is not an integer of minor units within 64 bits.", _LOOK),
     ("bad_currency", "A currency is not a lower-case code.", _LOOK),
     ("unsupported_kind", "A thin event (v2.core.event): no handler reads this kind yet.", _LOOK),
-    ("content_conflict", "A known event id came again with other content; the first one counts.",
-     "Compare both bodies; two endpoints with different API versions are no conflict."),
+    (
+        "content_conflict",
+        "A known event id came again with other content; the first one counts.",
+        "Compare both bodies; two endpoints with different API versions are no conflict.",
+    ),
 )
 
 RECORD_FAILURES = _kinds(
     "operator",
-    ("unauthenticated", "The record has no valid attestation for this deployment and topic.",
-     "Somebody else writes to the event topic, or an attestation key is missing in the settings."),
-    ("unknown_key_id", "The attestation names a key that is not in the settings.",
-     "Add the key under attestation.keys; keys must outlive the topic's retention."),
-    ("bad_headers", "A header of ours is missing, doubled, not ASCII or not in its form.",
-     "Only the bridge and the reconciler may write to the event topic; check the topic's ACLs."),
+    (
+        "unauthenticated",
+        "The record has no valid attestation for this deployment and topic.",
+        "Somebody else writes to the event topic, or an attestation key is missing in the settings.",
+    ),
+    (
+        "unknown_key_id",
+        "The attestation names a key that is not in the settings.",
+        "Add the key under attestation.keys; keys must outlive the topic's retention.",
+    ),
+    (
+        "bad_headers",
+        "A header of ours is missing, doubled, not ASCII or not in its form.",
+        "Only the bridge and the reconciler may write to the event topic; check the topic's ACLs.",
+    ),
     ("too_many_headers", "The record carries more than 64 headers.", "Check who writes to the event topic."),
     ("empty_record", "The record has no value.", "The event topic must not be compacted; check who writes to it."),
     ("future_version", "The attestation has a version that this release does not know.", "Upgrade the processor."),
-    ("too_old", "The record is older than the horizon of the processed-event markers.",
-     "Nothing older than the horizon can be told from a repeat; heal it from Stripe's objects."),
-    ("unknown_account", "The event belongs to an account that this deployment does not serve.",
-     "Add the account to stripe.accounts if it should be served."),
+    (
+        "too_old",
+        "The record is older than the horizon of the processed-event markers.",
+        "Nothing older than the horizon can be told from a repeat; heal it from Stripe's objects.",
+    ),
+    (
+        "unknown_account",
+        "The event belongs to an account that this deployment does not serve.",
+        "Add the account to stripe.accounts if it should be served.",
+    ),
     ("other_mode", "A test event at a live deployment, or the reverse.", "Check which endpoint sends here."),
     ("handler_failed", "The handler failed three times.", "Mend the handler, then redrive the event."),
-    ("handler_timeout", "The handler ran longer than its deadline.", "Make the handler shorter, or raise its deadline."),
-    ("handler_broke_transaction", "The handler committed, rolled back or broke the transaction it was given.",
-     "Use tx.execute; never call commit or rollback on tx.connection, and let SQL errors rise."),
+    (
+        "handler_timeout",
+        "The handler ran longer than its deadline.",
+        "Make the handler shorter, or raise its deadline.",
+    ),
+    (
+        "handler_broke_transaction",
+        "The handler committed, rolled back or broke the transaction it was given.",
+        "Use tx.execute; never call commit or rollback on tx.connection, and let SQL errors rise.",
+    ),
     ("effect_refused", "What the handler asked for cannot be written.", "Mend the handler, then redrive the event."),
-    ("outcome_refused", "An outcome cannot be written: its type, key, data or size is not allowed.",
-     "Keep outcomes small and plain: JSON data without NaN, within the topic's limit."),
+    (
+        "outcome_refused",
+        "An outcome cannot be written: its type, key, data or size is not allowed.",
+        "Keep outcomes small and plain: JSON data without NaN, within the topic's limit.",
+    ),
 )
 
 SERVICE_FAILURES = _kinds(
     "nobody",
-    ("database_unavailable", "PostgreSQL does not answer or refuses writes.", "Work goes on by itself when it is back."),
+    (
+        "database_unavailable",
+        "PostgreSQL does not answer or refuses writes.",
+        "Work goes on by itself when it is back.",
+    ),
     ("broker_unavailable", "Kafka does not answer.", "Work goes on by itself when it is back."),
     ("commit_uncertain", "The answer to a COMMIT was lost.", "The progress row is read again and decides."),
     ("fenced", "A newer epoch or lease token holds this work.", "Another process took over; nothing to do."),
@@ -129,39 +161,89 @@ SERVICE_FAILURES = _kinds(
 
 START_FAILURES = _kinds(
     "operator",
-    ("settings_invalid", "The settings are not usable.", "Mend the settings named; `onceflow config show` prints them all."),
+    (
+        "settings_invalid",
+        "The settings are not usable.",
+        "Mend the settings named; `onceflow config show` prints them all.",
+    ),
     ("schema_missing", "The database has no onceflow schema.", "Run `onceflow migrate`."),
     ("schema_behind", "The database schema is older than this release.", "Run `onceflow migrate`."),
     ("schema_ahead", "The database schema is newer than this release.", "Upgrade this process."),
     ("schema_changed", "An applied migration differs from the one in this release.", "Restore the released file."),
-    ("database_unsafe", "The database cannot keep a promise (fsync, synchronous_commit, standby, encoding).",
-     "Use a UTF8 primary with fsync=on and synchronous_commit=on or stronger."),
-    ("database_other_deployment", "The database belongs to another deployment id, mode or account.",
-     "Point DATABASE_URL or deployment.id at the right one."),
+    (
+        "database_unsafe",
+        "The database cannot keep a promise (fsync, synchronous_commit, standby, encoding).",
+        "Use a UTF8 primary with fsync=on and synchronous_commit=on or stronger.",
+    ),
+    (
+        "database_other_deployment",
+        "The database belongs to another deployment id, mode or account.",
+        "Point DATABASE_URL or deployment.id at the right one.",
+    ),
     ("topic_missing", "A topic does not exist.", "Run `onceflow topics apply`."),
     ("topic_changed", "A topic is not the one whose position is stored.", "Find out who deleted it before going on."),
     ("topic_mismatch", "A topic has another partition count or limit than it should.", "Run `onceflow topics plan`."),
-    ("broker_refused", "Kafka refused the credentials, the certificate or the right.", "Check the [kafka] settings and ACLs."),
+    (
+        "broker_refused",
+        "Kafka refused the credentials, the certificate or the right.",
+        "Check the [kafka] settings and ACLs.",
+    ),
     ("lanes_missing", "The database has no lanes.", "Run `onceflow topics apply`."),
     ("handlers_invalid", "The handlers cannot be used as registered.", "Mend the handlers named."),
-    ("handlers_not_found", "The handlers module or attribute cannot be imported.", "Check --handlers module:attribute."),
+    (
+        "handlers_not_found",
+        "The handlers module or attribute cannot be imported.",
+        "Check --handlers module:attribute.",
+    ),
     ("data_folder_in_use", "Another process uses this data folder.", "Stop it, or choose another --data folder."),
     ("data_folder_version", "The data folder belongs to another major version.", "Use another --data folder."),
     ("download_failed", "The Kafka jars could not be fetched.", "Check the network, then run the command again."),
     ("root_not_possible", "PostgreSQL cannot be started as root here.", "Run as a plain user."),
     ("service_failed", "A service did not start.", "Look at its log in the data folder."),
-    ("port_in_use", "The address to listen on is taken or not ours.", "Choose another host or port; port 0 takes a free one."),
+    (
+        "port_in_use",
+        "The address to listen on is taken or not ours.",
+        "Choose another host or port; port 0 takes a free one.",
+    ),
 )
 
 PARTITION_FAILURES = _kinds(
     "operator",
-    ("offset_out_of_range", "Kafka does not have the next offset of a partition.", "Compare onceflow.progress with the topic."),
-    ("tail_lost", "A log ends before the position that was already reached.", "The broker lost records; see docs/operating."),
-    ("log_start_passed", "Retention removed records that were never read.", "The lost range is named; heal it from Stripe."),
-    ("fingerprint_differs", "The record before the position is not the one that was read.", "The topic was replaced or refilled."),
-    ("lane_behind", "The outcome topic is ahead of the database.", "The database was restored; import before going on."),
-    ("lane_diverged", "The outcome topic holds other records than the database.", "Find out who wrote to the outcome topic."),
-    ("lane_cursor_moved", "The relay's cursor was moved by somebody else.", "Check who may commit offsets for the relay's group."),
+    (
+        "offset_out_of_range",
+        "Kafka does not have the next offset of a partition.",
+        "Compare onceflow.progress with the topic.",
+    ),
+    (
+        "tail_lost",
+        "A log ends before the position that was already reached.",
+        "The broker lost records; see docs/operating.",
+    ),
+    (
+        "log_start_passed",
+        "Retention removed records that were never read.",
+        "The lost range is named; heal it from Stripe.",
+    ),
+    (
+        "fingerprint_differs",
+        "The record before the position is not the one that was read.",
+        "The topic was replaced or refilled.",
+    ),
+    (
+        "lane_behind",
+        "The outcome topic is ahead of the database.",
+        "The database was restored; import before going on.",
+    ),
+    (
+        "lane_diverged",
+        "The outcome topic holds other records than the database.",
+        "Find out who wrote to the outcome topic.",
+    ),
+    (
+        "lane_cursor_moved",
+        "The relay's cursor was moved by somebody else.",
+        "Check who may commit offsets for the relay's group.",
+    ),
     ("lane_unpublishable", "An outcome cannot be published.", "Withhold it with `onceflow outcomes withhold`."),
 )
 
@@ -170,7 +252,11 @@ REQUEST_FAILURES = _kinds(
     ("missing_signature", "The Stripe-Signature header is missing or empty.", "Send requests from Stripe only."),
     ("malformed_signature", "The Stripe-Signature header is not in its form.", "Check proxies that change headers."),
     ("wrong_signature", "No signature matches the body.", "The body was changed on the way, or the secret is another."),
-    ("stale_timestamp", "The signature is older than the tolerance.", "Check the clock of this host; Stripe signs each try anew."),
+    (
+        "stale_timestamp",
+        "The signature is older than the tolerance.",
+        "Check the clock of this host; Stripe signs each try anew.",
+    ),
     ("future_timestamp", "The signature is from the future.", "Check the clock of this host."),
     ("empty_body", "The request has no body.", "Send the event as the body."),
     ("body_too_large", "The body is larger than the limit.", "The limit follows from the topic's max.message.bytes."),
@@ -189,17 +275,33 @@ REQUEST_FAILURES = _kinds(
 
 PUBLISH_FAILURES = _kinds(
     "operator",
-    ("record_too_large", "A verified event is larger than the event topic allows.",
-     "Raise max.message.bytes of the topic before Stripe gives up: it tries for three days."),
-    ("attestation_key_missing", "No attestation key may sign at this time.",
-     "Add a key under attestation.keys whose lifetime has begun and not ended."),
+    (
+        "record_too_large",
+        "A verified event is larger than the event topic allows.",
+        "Raise max.message.bytes of the topic before Stripe gives up: it tries for three days.",
+    ),
+    (
+        "attestation_key_missing",
+        "No attestation key may sign at this time.",
+        "Add a key under attestation.keys whose lifetime has begun and not ended.",
+    ),
 ) | _kinds(
     "developer",
-    ("internal_error", "The request met a bug.", "Look for webhook_failed in the log and report it; Stripe sends it again."),
+    (
+        "internal_error",
+        "The request met a bug.",
+        "Look for webhook_failed in the log and report it; Stripe sends it again.",
+    ),
 )
 
 FAILURES: dict[str, FailureKind] = (
-    CONTENT_FAILURES | RECORD_FAILURES | SERVICE_FAILURES | START_FAILURES | PARTITION_FAILURES | REQUEST_FAILURES | PUBLISH_FAILURES
+    CONTENT_FAILURES
+    | RECORD_FAILURES
+    | SERVICE_FAILURES
+    | START_FAILURES
+    | PARTITION_FAILURES
+    | REQUEST_FAILURES
+    | PUBLISH_FAILURES
 )
 
 

@@ -54,7 +54,7 @@ def _uuid5(*parts: str | int) -> uuid.UUID:
 
 
 # The parameter is called as the field is called in contracts.md and in CloudEvents.
-def outcome_id(*, cause: str, handler: str, type: str, key: str, n: int) -> uuid.UUID:  # noqa: A002
+def outcome_id(*, cause: str, handler: str, type: str, key: str, n: int) -> uuid.UUID:
     """Return the id of the ``n``-th outcome (from 1) of that type and key by that handler for that cause."""
     return _uuid5("outcome", cause, handler, type, key, n)
 

@@ -67,8 +67,13 @@ def canonical_value(data: Mapping[str, Any]) -> bytes:
 def _dump(data: Any) -> bytes:
     _refuse_infinite(data)
     try:
-        return orjson.dumps(data, option=orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
-                            | orjson.OPT_PASSTHROUGH_DATETIME | orjson.OPT_PASSTHROUGH_SUBCLASS)
+        return orjson.dumps(
+            data,
+            option=orjson.OPT_SORT_KEYS
+            | orjson.OPT_PASSTHROUGH_DATACLASS
+            | orjson.OPT_PASSTHROUGH_DATETIME
+            | orjson.OPT_PASSTHROUGH_SUBCLASS,
+        )
     except orjson.JSONEncodeError as error:
         if "surrogates" in str(error):
             raise UnicodeEncodeError("utf-8", "", 0, 0, str(error)) from error

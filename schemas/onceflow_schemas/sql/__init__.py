@@ -60,8 +60,11 @@ def migrations() -> tuple[Migration, ...]:
         ValueError: when a file is not in dbmate's form or a version stands twice.
     """
     folder = files(__package__) / "migrations"
-    found = [_read_migration(entry.name, entry.read_text("utf-8")) for entry in folder.iterdir()
-             if entry.name.endswith(".sql")]
+    found = [
+        _read_migration(entry.name, entry.read_text("utf-8"))
+        for entry in folder.iterdir()
+        if entry.name.endswith(".sql")
+    ]
     found.sort(key=lambda migration: migration.version)
     if len({migration.version for migration in found}) != len(found):
         message = "two migrations have the same version"

@@ -1,0 +1,101 @@
+"""Which records may become events: decoding, attestation, account, mode, age.
+
+Rule: a record that nobody vouches for never touches the inbox, so a forgery cannot pre-empt the real event; one
+that is vouched for has an identity and always ends in a state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from onceflow_processor.records import Record
+from onceflow_schemas.attestation import AttestationKey
+from onceflow_schemas.event_record import EventRecord, Untrusted, open_event
+
+_VERSION_SEARCH_BYTES = 512
+_API_VERSION = re.compile(rb'"api_version":\s*"([A-Za-z0-9_.\-]{1,40})"')
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What this deployment takes."""
+
+    deployment: str
+    accounts: frozenset[str]
+    mode: str
+    keys: Mapping[str, AttestationKey]
+    horizon: timedelta
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why something goes to quarantine; ``code`` is a failure code."""
+
+    code: str
+    detail: str
+    handler: str | None = None
+    traceback: str | None = None
+
+
+@dataclass(slots=True)
+class Item:
+    """One record of a batch and what is known about it; it survives reruns of the batch.
+
+    ``event`` is None for a record that nobody vouches for.  ``fault`` sends it to quarantine.  ``tries`` counts how
+    often its handlers failed.
+    """
+
+    record: Record
+    event: EventRecord | None
+    fault: Fault | None = None
+    tries: int = 0
+    body_sha256: bytes = field(default=b"", repr=False)
+
+    @property
+    def body(self) -> bytes:
+        """The record's value; empty when it has none."""
+        return self.record.value or b""
+
+
+def admit(record: Record, *, rules: Rules, now: datetime) -> Item:
+    """Decide what a record is; never raises.
+
+    Args:
+        record: as it came from Kafka.
+        rules: what this deployment takes.
+        now: the time against which the horizon counts, aware.
+    """
+    if not record.value:
+        return Item(record, None, Fault("empty_record", "the record has no value"))
+    opened = open_event(
+        topic=record.partition.topic,
+        value=record.value,
+        headers=record.headers,
+        deployment=rules.deployment,
+        keys=rules.keys,
+    )
+    if isinstance(opened, Untrusted):
+        return Item(record, None, Fault(opened.code, opened.detail))
+    return Item(record, opened, _refusal(opened, rules=rules, now=now))
+
+
+def _refusal(event: EventRecord, *, rules: Rules, now: datetime) -> Fault | None:
+    if event.identity.account not in rules.accounts:
+        return Fault("unknown_account", f"{event.identity.account} is not an account of this deployment")
+    if event.identity.mode != rules.mode:
+        return Fault("other_mode", f"a {event.identity.mode} event at a {rules.mode} deployment")
+    if event.received_at < now - rules.horizon:
+        return Fault("too_old", f"received at {event.received_at.isoformat()}, before the horizon")
+    return None
+
+
+def glimpse_api_version(body: bytes) -> str | None:
+    """Return the API version when it stands near the start of the body, without parsing it.
+
+    It only tells whether two renderings of one event may differ, so a miss costs an alarm and nothing else.
+    """
+    found = _API_VERSION.search(body, 0, _VERSION_SEARCH_BYTES)
+    return None if found is None else found[1].decode("ascii")

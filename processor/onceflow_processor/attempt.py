@@ -1,0 +1,190 @@
+"""One attempt at one batch: guard, claims, handlers, tail, COMMIT, in one transaction.
+
+Rule: an attempt either commits everything or leaves nothing but faults noted on its items; it never retries itself.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import Connection
+
+from onceflow_processor.admission import Fault, Item
+from onceflow_processor.claim import Claimed, claim, event_of
+from onceflow_processor.deadline import Deadline
+from onceflow_processor.effects import Effects, FactKey, fact_key
+from onceflow_processor.event import Event
+from onceflow_processor.facts import Facts
+from onceflow_processor.handler_run import HandlerRun, HandlerSettings
+from onceflow_processor.handlers import Handlers
+from onceflow_processor.position import Position
+from onceflow_processor.records import Partition
+from onceflow_processor.tail import Tail, write_tail
+from onceflow_schemas.envelope import read_envelope
+from onceflow_schemas.sql import queries
+
+_GUARD_BITS = 62
+_SQL = queries("batch")
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSettings:
+    """What every attempt of this process needs to know; ``transaction_timeout_ms`` is None before PostgreSQL 17."""
+
+    run: HandlerSettings
+    cluster_id: str
+    lock_timeout_ms: int
+    transaction_timeout_ms: int | None
+
+    @property
+    def handlers(self) -> Handlers:
+        """The registry."""
+        return self.run.handlers
+
+
+@dataclass(slots=True)
+class Counts:
+    """What a committed batch did, for the metrics."""
+
+    processed: int = 0
+    ignored: int = 0
+    duplicate: int = 0
+    outcomes: int = 0
+    text_replaced: int = 0
+    quarantined: dict[str, int] = field(default_factory=dict)
+
+
+class Attempt:
+    """One transaction over the items of a batch."""
+
+    def __init__(
+        self,
+        connection: Connection[Any],
+        *,
+        settings: AttemptSettings,
+        items: Sequence[Item],
+        positions: Mapping[Partition, Position],
+        facts: Facts,
+        deadline: Deadline,
+    ) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._items = items
+        self._positions = positions
+        self._facts = facts
+        self._deadline = deadline
+        self._guard = secrets.randbits(_GUARD_BITS) + 1
+        self.effects: list[tuple[Item, Effects]] = []
+
+    def run(self, *, savepoints: bool) -> Counts:
+        """Run the attempt to its COMMIT.
+
+        Args:
+            savepoints: False for the fast first pass, True after a handler has failed.
+
+        Raises:
+            psycopg.Error, HandlerFailed, BatchTooSlow, NotCommitted: the caller rolls back and decides.
+        """
+        counts = Counts()
+        claimed = claim(
+            self._connection,
+            self._items,
+            handlers=self._settings.handlers,
+            topic_id_of=lambda item: self._positions[item.record.partition].topic_id,
+            open_transaction=self._open,
+        )
+        counts.duplicate = claimed.duplicates
+        work = self._read_bodies(claimed.firsts, counts)
+        self._look_up_declared_facts(work)
+        run = HandlerRun(self._connection, settings=self._settings.run, facts=self._facts, deadline=self._deadline)
+        self.effects = run.with_savepoints(work) if savepoints else run.plain(work)
+        self._write_tail(claimed, counts)
+        self._facts.commit()
+        return counts
+
+    def _open(self) -> None:
+        """BEGIN comes by itself before the first statement."""
+        limits = {"lock_timeout": f"{self._settings.lock_timeout_ms}ms"}
+        if self._settings.transaction_timeout_ms is None:
+            self._connection.execute(_SQL["limits"], limits)
+        else:
+            limits["transaction_timeout"] = f"{self._settings.transaction_timeout_ms}ms"
+            self._connection.execute(_SQL["limits_with_transaction_timeout"], limits)
+        self._connection.execute(_SQL["guard_open"], {"guard": self._guard})
+
+    def _read_bodies(self, firsts: Sequence[Item], counts: Counts) -> list[tuple[Item, Event]]:
+        """Parse the bodies anew in every attempt, because a handler may have changed what it was given."""
+        work: list[tuple[Item, Event]] = []
+        for item in firsts:
+            if item.fault is not None:
+                continue
+            envelope = read_envelope(item.body)
+            if envelope.problem is not None or envelope.created is None or envelope.body is None:
+                item.fault = Fault(envelope.problem or "not_an_event", envelope.detail)
+                continue
+            counts.text_replaced += envelope.replaced
+            record = event_of(item)
+            if self._settings.handlers.for_type(record.type):
+                event = Event(
+                    identity=record.identity,
+                    type=record.type,
+                    created=envelope.created,
+                    received_at=record.received_at,
+                    api_version=envelope.api_version,
+                    body=envelope.body,
+                    raw=item.body,
+                    text_replaced=envelope.replaced,
+                )
+                work.append((item, event))
+        return work
+
+    def _look_up_declared_facts(self, work: Sequence[tuple[Item, Event]]) -> None:
+        """Ask for the facts that handlers declared, in one query; a faulty declaration is left to the handler."""
+        wanted: set[FactKey] = set()
+        for _, event in work:
+            for handler in self._settings.handlers.for_type(event.type):
+                if handler.facts is None:
+                    continue
+                try:
+                    wanted.update(fact_key(namespace, tuple(parts)) for namespace, *parts in handler.facts(event))
+                except Exception:  # noqa: BLE001, S112 - the user's function; its handler will meet the same event.
+                    continue
+        if wanted:
+            look_up_facts(self._connection, self._facts, sorted(wanted))
+
+    def _write_tail(self, claimed: Claimed, counts: Counts) -> None:
+        untrusted = [item for item in self._items if item.event is None]
+        failed = [item for item in claimed.firsts if item.fault is not None]
+        quarantine = [(item, item.fault) for item in (*untrusted, *failed) if item.fault is not None]
+        quarantine.extend(claimed.conflicts)
+        lasts = {item.record.partition: item for item in self._items}
+        outcomes = [outcome for _, effects in self.effects for outcome in effects.outcomes]
+        counts.processed = len(self.effects)
+        counts.ignored = len(claimed.firsts) - len(failed) - len(self.effects)
+        counts.outcomes = len(outcomes)
+        for _, fault in quarantine:
+            counts.quarantined[fault.code] = counts.quarantined.get(fault.code, 0) + 1
+        write_tail(
+            self._connection,
+            Tail(
+                guard=self._guard,
+                cluster_id=self._settings.cluster_id,
+                facts=self._facts.claimed(),
+                failed=failed,
+                quarantine=quarantine,
+                moves=[(partition, self._positions[partition], last) for partition, last in lasts.items()],
+                topic_ids={partition.topic: self._positions[partition].topic_id for partition in lasts},
+                outcomes=outcomes,
+            ),
+        )
+
+
+def look_up_facts(connection: Connection[Any], facts: Facts, keys: Sequence[FactKey]) -> None:
+    """Remember which of these facts are taken, by one query."""
+    rows = connection.execute(
+        _SQL["known_facts"], {"namespaces": [key[0] for key in keys], "keys": [key[1] for key in keys]}
+    ).fetchall()
+    facts.remember((namespace, key) for namespace, key, _ in rows)

@@ -1,0 +1,236 @@
+"""Carrying a batch through: reruns, savepoints after a failure, halving, and cuts.
+
+Rule: every way out commits something, notes a fault on an item, makes the batch smaller, or tells the worker that
+somebody else must act.  So no batch is tried for ever, and a bad event never takes its neighbours with it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import structlog
+from psycopg import Connection
+from psycopg.pq import TransactionStatus
+
+from onceflow_processor.admission import Fault, Item
+from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, look_up_facts
+from onceflow_processor.deadline import Deadline
+from onceflow_processor.facts import Facts
+from onceflow_processor.handler_run import BatchTooSlow, HandlerFailed, count_try
+from onceflow_processor.position import Position
+from onceflow_processor.records import Partition
+from onceflow_processor.sqlstates import Meaning, meaning_of
+from onceflow_processor.tail import NotCommitted, fingerprint_of
+from onceflow_schemas.failure import LeaseLost, Unavailable
+from onceflow_schemas.sql import queries
+
+RERUNS_MAX = 10
+"""Reruns of one batch for faults of the moment before the database counts as away."""
+
+RERUN_WAIT_SECONDS_MAX = 0.5
+CANCEL_SECONDS_MAX = 2.0
+_RERUN_WAIT_SECONDS = 0.01
+_REASON_CHARACTERS_MAX = 300
+
+_SQL_LANES = queries("start")["lanes"]
+_OPEN_STATES = frozenset({"ok", "stopped:unpublishable"})
+
+log = structlog.get_logger("onceflow.processor")
+
+
+class ConnectionSpoiled(Exception):
+    """The connection must be replaced, though the database is there: a handler was stopped in the middle of a query."""
+
+
+@dataclass(slots=True)
+class BatchEnd:
+    """How a batch ended.
+
+    ``positions`` are the new ones of its partitions.  ``held`` names partitions that cannot go on now and the offset
+    from which: their next record writes to a lane that hands out no sequence (``closed_lanes``: lane -> state).
+    """
+
+    positions: dict[Partition, Position] = field(default_factory=dict)
+    held: dict[Partition, int] = field(default_factory=dict)
+    closed_lanes: dict[int, str] = field(default_factory=dict)
+    counts: list[Counts] = field(default_factory=list)
+
+    def is_open(self, item: Item) -> bool:
+        """Return True for an item that is neither done nor held."""
+        partition, offset = item.record.partition, item.record.offset
+        position = self.positions.get(partition)
+        if position is not None and offset < position.next_offset:
+            return False
+        return partition not in self.held or offset < self.held[partition]
+
+
+class BatchRunner:
+    """Runs batches over one connection, one at a time."""
+
+    def __init__(
+        self,
+        connection: Connection[Any],
+        *,
+        settings: AttemptSettings,
+        facts: Facts,
+        deadline: Deadline,
+        wait: Callable[[float], object],
+    ) -> None:
+        """``wait(seconds)`` sleeps unless the process is stopping."""
+        self._connection = connection
+        self._settings = settings
+        self._facts = facts
+        self._deadline = deadline
+        self._wait = wait
+
+    def run(self, items: Sequence[Item], positions: Mapping[Partition, Position], end: BatchEnd) -> None:
+        """Carry the items through; what is done is noted in ``end``, also when this raises.
+
+        Args:
+            items: the batch, ascending per partition, all at or after the positions.
+            positions: where the partitions stand.
+            end: takes the result.
+
+        Raises:
+            LeaseLost: another epoch holds a partition.
+            Unavailable: the database is away; whether the part in hand was committed is decided by a new take-over.
+            ConnectionSpoiled: the connection must be replaced, then the rest can be run.
+        """
+        parts: list[list[Item]] = [list(items)]
+        while parts:
+            part = [item for item in parts.pop() if end.is_open(item)]
+            if part:
+                parts.extend(reversed(self._settle(part, {**positions, **end.positions}, end)))
+
+    def _settle(self, part: list[Item], positions: Mapping[Partition, Position], end: BatchEnd) -> list[list[Item]]:
+        """Run one part until it is committed (no parts left), or return the smaller parts to do instead."""
+        savepoints = any(item.tries for item in part)
+        for reruns in range(RERUNS_MAX + len(part) * 2):
+            attempt = Attempt(
+                self._connection,
+                settings=self._settings,
+                items=part,
+                positions=positions,
+                facts=self._facts,
+                deadline=self._deadline,
+            )
+            try:
+                counts = attempt.run(savepoints=savepoints)
+            except HandlerFailed as failure:
+                self._after_handler(failure)
+                savepoints = True
+            except BatchTooSlow as slow:
+                self._roll_back()
+                at = part.index(slow.item)
+                return [part[:at], part[at:]]
+            except (psycopg.Error, NotCommitted) as error:
+                rest = self._after_error(error, part, attempt, end)
+                if rest is not None:
+                    return rest
+                self._pause_before_rerun(reruns)
+            else:
+                _note_done(part, positions, counts, end)
+                return []
+        raise Unavailable("database_unavailable", "a batch met too many passing faults")
+
+    def _after_handler(self, failure: HandlerFailed) -> None:
+        count_try(failure)
+        log.warning("handler_failed", handler=failure.fault.handler, code=failure.fault.code, tries=failure.item.tries)
+        if failure.fault.code == "handler_timeout":
+            self._spoil()
+            raise ConnectionSpoiled from failure
+        self._roll_back()
+
+    def _after_error(
+        self, error: Exception, part: list[Item], attempt: Attempt, end: BatchEnd
+    ) -> list[list[Item]] | None:
+        """Decide after a failed statement: the parts to do instead, or None for the same part again."""
+        meaning = Meaning.RERUN if isinstance(error, NotCommitted) else meaning_of(error)
+        wanted = list(self._facts.claimed())
+        self._roll_back()
+        if self._connection.closed or meaning is Meaning.AWAY:
+            raise Unavailable("database_unavailable", _reason(error)) from error
+        match meaning:
+            case Meaning.FENCED:
+                raise LeaseLost("fenced", "another epoch holds a partition of the batch") from error
+            case Meaning.LANE:
+                return [self._hold_closed_lanes(part, attempt, end)]
+            case Meaning.GUARD:
+                return _halve(part, Fault("handler_broke_transaction", "the handler rolled the batch back"))
+            case Meaning.DATA:
+                return _halve(part, Fault("effect_refused", _reason(error)))
+            case Meaning.FACT:
+                look_up_facts(self._connection, self._facts, wanted)
+                self._connection.rollback()
+                return None
+            case _:
+                log.info("batch_rerun", reason=_reason(error), records=len(part))
+                return None
+
+    def _hold_closed_lanes(self, part: list[Item], attempt: Attempt, end: BatchEnd) -> list[Item]:
+        """Hold each partition from its first record that writes to a closed lane; return what can go on."""
+        rows = self._connection.execute(_SQL_LANES).fetchall()
+        self._connection.rollback()
+        states = {lane: state for lane, state, _ in rows}
+        for item, effects in attempt.effects:
+            for lane in {outcome.lane for outcome in effects.outcomes}:
+                state = states.get(lane, "missing")
+                if state not in _OPEN_STATES:
+                    end.closed_lanes[lane] = state
+                    end.held.setdefault(item.record.partition, item.record.offset)
+        return part
+
+    def _pause_before_rerun(self, reruns: int) -> None:
+        # Full jitter, so that two processes that met in a deadlock do not meet again.
+        self._wait(random.uniform(0, min(RERUN_WAIT_SECONDS_MAX, _RERUN_WAIT_SECONDS * 2**reruns)))  # noqa: S311
+
+    def _spoil(self) -> None:
+        """End the query that a stopped handler left behind, or its locks would stay until it ends by itself."""
+        self._facts.roll_back()
+        try:
+            self._connection.cancel_safe(timeout=CANCEL_SECONDS_MAX)
+        except psycopg.Error as error:
+            log.info("cancel_failed", reason=_reason(error))
+        finally:
+            self._connection.close()
+
+    def _roll_back(self) -> None:
+        self._facts.roll_back()
+        try:
+            if not self._connection.closed and self._connection.info.transaction_status != TransactionStatus.IDLE:
+                self._connection.rollback()
+        except psycopg.Error:
+            # A connection that cannot roll back is lost; the server rolls back when it notices.
+            self._connection.close()
+
+
+def _halve(part: list[Item], fault: Fault) -> list[list[Item]]:
+    """Find the event that is at fault by halving; alone, it gets the fault."""
+    if len(part) > 1:
+        middle = len(part) // 2
+        return [part[:middle], part[middle:]]
+    [item] = part
+    if item.fault is not None:
+        if item.event is None:
+            message = f"a quarantined record cannot be written: {fault.detail}"
+            raise AssertionError(message)
+        # Even its marker cannot be written, so it is kept under its position alone.
+        item.event = None
+    item.fault = fault
+    return [part]
+
+
+def _note_done(part: Sequence[Item], positions: Mapping[Partition, Position], counts: Counts, end: BatchEnd) -> None:
+    for partition, item in {item.record.partition: item for item in part}.items():
+        held = positions[partition]
+        end.positions[partition] = Position(held.topic_id, held.epoch, item.record.offset + 1, fingerprint_of(item))
+    end.counts.append(counts)
+
+
+def _reason(error: Exception) -> str:
+    """Return the first line of an error: the further ones may quote data."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:_REASON_CHARACTERS_MAX]

@@ -1,0 +1,142 @@
+"""Claiming the markers of a batch, set-based, and finding repeats that say something else.
+
+Rule: a marker is claimed by ``INSERT ... ON CONFLICT DO NOTHING RETURNING`` in the order of the identities and never by
+looking first; whoever does not get it is a repeat, and a second copy in one batch is a repeat whatever the first did.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+
+from onceflow_processor.admission import Fault, Item, glimpse_api_version
+from onceflow_processor.conflict import is_conflict
+from onceflow_processor.handlers import Handlers
+from onceflow_schemas.event_record import EventRecord
+from onceflow_schemas.identity import Identity
+from onceflow_schemas.sql import queries
+
+_SQL = queries("batch")
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """``firsts`` are ours to do; ``duplicates`` counts the repeats; ``conflicts`` are repeats with other content."""
+
+    firsts: list[Item]
+    duplicates: int
+    conflicts: list[tuple[Item, Fault]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    offered: dict[Identity, Item]
+    repeats: list[Item]
+
+
+def claim(
+    connection: Connection[Any],
+    items: Sequence[Item],
+    *,
+    handlers: Handlers,
+    topic_id_of: Callable[[Item], str],
+    open_transaction: Callable[[], None],
+) -> Claimed:
+    """Open the transaction and claim the markers of all trusted items, in one round trip.
+
+    Args:
+        connection: the batch's connection, idle.
+        items: the batch in its order.
+        handlers: tells the state that a marker gets if nothing fails.
+        topic_id_of: the topic id of an item.
+        open_transaction: sends the first statements of the transaction; called inside the pipeline.
+    """
+    offer = _offer(items)
+    sent = [item for _, item in sorted(offer.offered.items())]
+    with connection.pipeline():
+        open_transaction()
+        cursor = None
+        if sent:
+            parameters = _parameters(sent, handlers=handlers, topic_id_of=topic_id_of)
+            cursor = connection.execute(_SQL["claim"], parameters)
+    ours = set() if cursor is None else {Identity(*row) for row in cursor.fetchall()}
+    firsts = [item for identity, item in offer.offered.items() if identity in ours]
+    known = [item for identity, item in offer.offered.items() if identity not in ours]
+    duplicates = len(known) + len(offer.repeats)
+    conflicts = _conflicts(connection, offer, known) if duplicates else []
+    return Claimed(firsts, duplicates, conflicts)
+
+
+def event_of(item: Item) -> EventRecord:
+    """Return the event of an item that has one; anything else here is a bug."""
+    if item.event is None:
+        message = "only records with an attestation are claimed"
+        raise AssertionError(message)
+    return item.event
+
+
+def _offer(items: Sequence[Item]) -> _Offer:
+    offer = _Offer({}, [])
+    for item in items:
+        if item.event is None:
+            continue
+        if not item.body_sha256:
+            item.body_sha256 = hashlib.sha256(item.body).digest()
+        if offer.offered.setdefault(item.event.identity, item) is not item:
+            offer.repeats.append(item)
+    return offer
+
+
+def _parameters(items: Sequence[Item], *, handlers: Handlers, topic_id_of: Callable[[Item], str]) -> dict[str, Any]:
+    events = [event_of(item) for item in items]
+    return {
+        "handler_set": handlers.fingerprint(),
+        "accounts": [event.identity.account for event in events],
+        "modes": [event.identity.mode for event in events],
+        "event_ids": [event.identity.event_id for event in events],
+        "states": [_expected_state(item, handlers) for item in items],
+        "types": [event.type for event in events],
+        "object_ids": [event.object_id for event in events],
+        "api_versions": [glimpse_api_version(item.body) for item in items],
+        "topic_ids": [topic_id_of(item) for item in items],
+        "partitions": [item.record.partition.number for item in items],
+        "offsets": [item.record.offset for item in items],
+        "body_sha256s": [item.body_sha256 for item in items],
+        "createds": [event.created_text for event in events],
+        "received_ats": [event.received_at_text for event in events],
+    }
+
+
+def _expected_state(item: Item, handlers: Handlers) -> str:
+    if item.fault is not None:
+        return "quarantined"
+    return "processed" if handlers.for_type(event_of(item).type) else "ignored"
+
+
+def _conflicts(connection: Connection[Any], offer: _Offer, known: Sequence[Item]) -> list[tuple[Item, Fault]]:
+    firsts = {identity: (item.body_sha256, glimpse_api_version(item.body)) for identity, item in offer.offered.items()}
+    if known:
+        identities = [event_of(item).identity for item in known]
+        rows = connection.execute(
+            _SQL["other_content"],
+            {
+                "accounts": [identity.account for identity in identities],
+                "modes": [identity.mode for identity in identities],
+                "event_ids": [identity.event_id for identity in identities],
+                "body_sha256s": [item.body_sha256 for item in known],
+            },
+        ).fetchall()
+        firsts.update({Identity(*row[:3]): (bytes(row[3]), row[4]) for row in rows})
+    fault = Fault("content_conflict", "the same event id came before with other content")
+    return [(item, fault) for item in (*known, *offer.repeats) if _differs(item, firsts[event_of(item).identity])]
+
+
+def _differs(item: Item, first: tuple[bytes, str | None]) -> bool:
+    if item.body_sha256 == first[0]:
+        return False
+    version = glimpse_api_version(item.body)
+    return is_conflict(item.body, api_version=version, first_sha256=first[0], first_api_version=first[1])

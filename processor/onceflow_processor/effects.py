@@ -1,0 +1,104 @@
+"""What a handler asked for, collected while it runs and written by the tail of the batch.
+
+Rule: everything is checked and frozen at the moment of the call, so the handler that asked for something impossible
+gets the error, and the tail only writes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from onceflow_schemas.failure import Refused
+from onceflow_schemas.identity import lane_of, outcome_id
+from onceflow_schemas.outcome_record import KEY_BYTES_MAX, OUTCOME_TYPE_PATTERN, canonical_value
+
+FactKey = tuple[str, str]
+
+FACT_BYTES_MAX = 1024
+OUTCOMES_PER_EVENT_MAX = 1_000
+FACTS_PER_EVENT_MAX = 1_000
+
+_UNSAFE_TEXT = re.compile("[\x00\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """An outcome before it has a sequence."""
+
+    lane: int
+    outcome_id: UUID
+    type: str
+    key: str
+    value: bytes
+    cause: str
+
+
+@dataclass(slots=True)
+class Effects:
+    """What one event's handlers asked for."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    facts: list[FactKey] = field(default_factory=list)
+
+
+def make_outcome(
+    effects: Effects,
+    *,
+    cause: str,
+    handler: str,
+    type: str,
+    key: str,
+    data: Mapping[str, Any],
+    lane_count: int,
+    value_bytes_max: int,
+) -> Outcome:
+    """Check an outcome and add it to ``effects``.
+
+    Raises:
+        Refused: ``outcome_refused`` with what to change.
+    """
+    if not _is_text(type) or not OUTCOME_TYPE_PATTERN.fullmatch(type):
+        raise Refused("outcome_refused", f"the outcome type {type!r:.80} is not letters, digits, '_', '.', '-'")
+    if not _is_text(key) or len(key.encode()) > KEY_BYTES_MAX:
+        raise Refused("outcome_refused", f"the key of outcome {type!r} is not plain text of 1 to {KEY_BYTES_MAX} bytes")
+    value = canonical_value(data)
+    if len(value) > value_bytes_max:
+        raise Refused("outcome_refused", f"outcome {type!r} has {len(value)} bytes, the topic takes {value_bytes_max}")
+    if len(effects.outcomes) >= OUTCOMES_PER_EVENT_MAX:
+        raise Refused("outcome_refused", f"one event may have at most {OUTCOMES_PER_EVENT_MAX} outcomes")
+    # n counts the outcomes of that type and key by that handler, so one more of another kind moves no id.
+    n = 1
+    while True:
+        made = outcome_id(cause=cause, handler=handler, type=type, key=key, n=n)
+        if all(other.outcome_id != made for other in effects.outcomes):
+            break
+        n += 1
+    outcome = Outcome(lane_of(key, lane_count), made, type, key, value, cause)
+    effects.outcomes.append(outcome)
+    return outcome
+
+
+def fact_key(namespace: str, parts: tuple[str, ...]) -> FactKey:
+    """Return the primary key of a fact; parts are joined by ``/`` with ``%`` and ``/`` inside them escaped.
+
+    Raises:
+        Refused: ``effect_refused`` when namespace or a part is empty, no text, or holds NUL or lone surrogates.
+    """
+    for text in (namespace, *parts):
+        if not _is_text(text):
+            raise Refused("effect_refused", f"a fact's namespace and key parts are plain texts, not {text!r:.80}")
+    if not parts:
+        raise Refused("effect_refused", f"the fact {namespace!r} has no key")
+    key = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
+    if len(namespace.encode()) + len(key.encode()) > FACT_BYTES_MAX:
+        raise Refused("effect_refused", f"a fact of {namespace!r} is longer than {FACT_BYTES_MAX} bytes")
+    return namespace, key
+
+
+def _is_text(value: object) -> bool:
+    """Tell whether a value is a text that PostgreSQL can hold and that is not empty."""
+    return isinstance(value, str) and bool(value) and _UNSAFE_TEXT.search(value) is None

@@ -1,0 +1,70 @@
+"""The event as a handler sees it.
+
+Rule: what a handler reads was read strictly (``onceflow_schemas.strict_json``), and the exact bytes are there too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from onceflow_schemas.identity import Identity, event_cause
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One verified Stripe event.
+
+    Attributes:
+        identity: (account, mode, event id).
+        type: Stripe's type, such as ``invoice.paid``.
+        created: when Stripe made it, whole seconds; no ordering key.
+        received_at: when the bridge took it.
+        api_version: the version that rendered the body, None when the body does not say.
+        body: the whole event as parsed JSON.
+        raw: the exact bytes that Stripe signed.
+        text_replaced: True when NUL or lone surrogates in texts were replaced by U+FFFD in ``body``, because
+            PostgreSQL's text and UTF-8 cannot hold them; ``raw`` has them still.
+    """
+
+    identity: Identity
+    type: str
+    created: datetime
+    received_at: datetime
+    api_version: str | None
+    body: dict[str, Any]
+    raw: bytes
+    text_replaced: bool = False
+
+    @property
+    def id(self) -> str:
+        """The event id, ``evt_...``."""
+        return self.identity.event_id
+
+    @property
+    def account(self) -> str:
+        """The account that the event belongs to, ``acct_...``."""
+        return self.identity.account
+
+    @property
+    def livemode(self) -> bool:
+        """True for real money."""
+        return self.identity.mode == "live"
+
+    @property
+    def object(self) -> dict[str, Any]:
+        """The Stripe object that the event is about (``data.object``)."""
+        found: dict[str, Any] = self.body["data"]["object"]
+        return found
+
+    @property
+    def previous_attributes(self) -> dict[str, Any]:
+        """What ``*.updated`` events say about the values before; empty when absent."""
+        found = self.body["data"].get("previous_attributes")
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def cause(self) -> str:
+        """The cause text that outcomes and facts of this event carry."""
+        return event_cause(self.identity)

@@ -1,0 +1,193 @@
+"""Running the handlers of a batch: without savepoints first, with one savepoint per chunk after a failure.
+
+Rule: a failing handler takes only its own event.  Nothing is written here but what handlers execute themselves; what
+they ask for is returned.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback as traceback_module
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+from psycopg.pq import TransactionStatus
+
+from onceflow_processor.admission import Fault, Item
+from onceflow_processor.deadline import Deadline, HandlerDeadline
+from onceflow_processor.effects import Effects
+from onceflow_processor.event import Event
+from onceflow_processor.facts import Facts
+from onceflow_processor.handlers import Handler, Handlers
+from onceflow_processor.sqlstates import Meaning, meaning_of
+from onceflow_processor.tx import Tx
+from onceflow_schemas.failure import Refused
+from onceflow_schemas.sql import queries
+
+CHUNK_EVENTS = 25
+"""Events per savepoint: one per event costs two thirds of the rate, and 64 overflow the backend's cache."""
+
+TRIES_MAX = 3
+TRACEBACK_CHARACTERS_MAX = 8_000
+_STATEMENT_CANCELED = "57014"
+
+_SQL = queries("batch")
+
+
+class HandlerFailed(Exception):
+    """A handler failed before any savepoint; the batch is rolled back and run again with savepoints."""
+
+    def __init__(self, item: Item, fault: Fault, *, final: bool = False) -> None:
+        super().__init__(fault.code)
+        self.item = item
+        self.fault = fault
+        self.final = final
+
+
+class BatchTooSlow(Exception):
+    """The handlers took longer than a batch may; it is cut before ``item``."""
+
+    def __init__(self, item: Item) -> None:
+        super().__init__("the batch takes too long")
+        self.item = item
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerSettings:
+    """What running handlers needs to know; lengths of time in seconds, sizes in bytes."""
+
+    handlers: Handlers
+    lane_count: int
+    value_bytes_max: int
+    batch_seconds_max: float
+
+
+class HandlerRun:
+    """Runs the handlers of one attempt over one connection."""
+
+    def __init__(
+        self, connection: Connection[Any], *, settings: HandlerSettings, facts: Facts, deadline: Deadline
+    ) -> None:
+        self._connection = connection
+        self._settings = settings
+        self._facts = facts
+        self._deadline = deadline
+        self._ends_at = time.monotonic() + settings.batch_seconds_max
+
+    def plain(self, work: Sequence[tuple[Item, Event]]) -> list[tuple[Item, Effects]]:
+        """Run all, without savepoints.
+
+        Raises:
+            HandlerFailed: at the first failure.
+            BatchTooSlow: when the time of a batch is over.
+        """
+        done: list[tuple[Item, Effects]] = []
+        for item, event in work:
+            self._check_time(item, is_first=not done)
+            try:
+                done.append((item, self._run_event(item, event)))
+            finally:
+                self._deadline.disarm()
+        return done
+
+    def with_savepoints(self, work: Sequence[tuple[Item, Event]]) -> list[tuple[Item, Effects]]:
+        """Run in chunks, each in a savepoint; an event that failed too often gets its fault and is left out."""
+        done: list[tuple[Item, Effects]] = []
+        for start in range(0, len(work), CHUNK_EVENTS):
+            chunk = work[start : start + CHUNK_EVENTS]
+            self._check_time(chunk[0][0], is_first=start == 0)
+            done.extend(self._run_chunk(chunk))
+        return done
+
+    def _run_chunk(self, chunk: Sequence[tuple[Item, Event]]) -> list[tuple[Item, Effects]]:
+        # Each round either succeeds or counts one try of one event, so the rounds are bounded.
+        for _ in range(len(chunk) * TRIES_MAX + 1):
+            self._connection.execute(_SQL["savepoint"])
+            done: list[tuple[Item, Effects]] = []
+            try:
+                for item, event in chunk:
+                    if item.fault is None:
+                        done.append((item, self._run_event(item, event)))
+            except HandlerFailed as failure:
+                if failure.final:
+                    raise
+                count_try(failure)
+                self._connection.execute(_SQL["savepoint_rollback"])
+                self._facts.give_back(key for _, effects in done for key in effects.facts)
+            else:
+                self._connection.execute(_SQL["savepoint_release"])
+                return done
+            finally:
+                self._deadline.disarm()
+        message = "a chunk did not settle within the tries of its events"
+        raise AssertionError(message)
+
+    def _run_event(self, item: Item, event: Event) -> Effects:
+        effects = Effects()
+        for handler in self._settings.handlers.for_type(event.type):
+            try:
+                self._run_handler(handler, event, effects)
+            except HandlerDeadline:
+                self._facts.give_back(effects.facts)
+                fault = Fault("handler_timeout", "the handler ran longer than its deadline", handler.name)
+                raise HandlerFailed(item, fault, final=True) from None
+            except (Exception, SystemExit) as error:
+                self._facts.give_back(effects.facts)
+                self._refuse(item, handler, error)
+            self._check_transaction(item, handler, effects)
+        return effects
+
+    def _run_handler(self, handler: Handler, event: Event, effects: Effects) -> None:
+        transaction = Tx(
+            self._connection,
+            cause=event.cause,
+            handler=handler.name,
+            effects=effects,
+            facts=self._facts,
+            lane_count=self._settings.lane_count,
+            value_bytes_max=self._settings.value_bytes_max,
+        )
+        self._deadline.arm()
+        handler.function(event, transaction)
+        self._deadline.disarm()
+
+    def _refuse(self, item: Item, handler: Handler, error: BaseException) -> None:
+        """Turn what a handler raised into a fault of its event, unless the database or the moment is at fault."""
+        meaning = meaning_of(error)
+        canceled = getattr(error, "sqlstate", None) == _STATEMENT_CANCELED
+        if self._connection.closed or meaning is Meaning.AWAY or (meaning is Meaning.RERUN and not canceled):
+            raise error
+        if self._connection.info.transaction_status == TransactionStatus.IDLE:
+            raise HandlerFailed(item, _broke(handler), final=True) from error
+        code = error.code if isinstance(error, Refused) else "handler_failed"
+        detail = f"{type(error).__name__}: {error}"
+        text = "".join(traceback_module.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
+        raise HandlerFailed(item, Fault(code, detail, handler.name, text)) from error
+
+    def _check_transaction(self, item: Item, handler: Handler, effects: Effects) -> None:
+        """A handler that swallowed its own SQL error, or ended the transaction, must not pass as successful."""
+        status = self._connection.info.transaction_status
+        if status == TransactionStatus.INTRANS:
+            return
+        self._facts.give_back(effects.facts)
+        if status == TransactionStatus.INERROR:
+            detail = "the handler swallowed an SQL error, so its transaction is lost"
+            raise HandlerFailed(item, Fault("handler_failed", detail, handler.name))
+        raise HandlerFailed(item, _broke(handler), final=True)
+
+    def _check_time(self, item: Item, *, is_first: bool) -> None:
+        if not is_first and time.monotonic() > self._ends_at:
+            raise BatchTooSlow(item)
+
+
+def count_try(failure: HandlerFailed) -> None:
+    """Count one failed try of an event; after the last one its fault is final."""
+    failure.item.tries += 1
+    if failure.final or failure.item.tries >= TRIES_MAX:
+        failure.item.fault = failure.fault
+
+
+def _broke(handler: Handler) -> Fault:
+    return Fault("handler_broke_transaction", "the handler committed or rolled back the batch", handler.name)

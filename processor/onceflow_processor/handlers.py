@@ -1,0 +1,148 @@
+"""The registry of handlers: which function runs for which event type.
+
+Rule: a mistake in a registration is found at start, all of them at once, and never by the first event that meets it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from onceflow_processor.event import Event
+from onceflow_processor.tx import Tx
+from onceflow_schemas.failure import Misconfigured
+
+HandlerFunction = Callable[[Event, Tx], None]
+FactsFunction = Callable[[Event], Iterable[tuple[str, ...]]]
+
+NAME_PATTERN = re.compile(r"[A-Za-z0-9_.\-]{1,100}")
+_TYPE_PATTERN = re.compile(r"[A-Za-z0-9_.\[\]]{1,200}(\.\*)?")
+_ANY_SUFFIX = ".*"
+_POSITIONAL_COUNT = 2
+_RESOLVED_TYPES_MAX = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One registered function; ``name`` is part of the ids of its outcomes, so a rename is a new handler."""
+
+    name: str
+    function: HandlerFunction
+    facts: FactsFunction | None
+
+
+class Handlers:
+    """What a platform team registers its functions in.
+
+    A type may end in ``.*`` (``customer.subscription.*``).  Several handlers of one type run in the order of their
+    registration, in the same transaction.
+    """
+
+    def __init__(self) -> None:
+        self._registered: list[tuple[str, Handler]] = []
+        self._faults: list[str] = []
+        self._resolved: dict[str, tuple[Handler, ...]] = {}
+
+    def on(
+        self, *types: str, name: str | None = None, facts: FactsFunction | None = None
+    ) -> Callable[[HandlerFunction], HandlerFunction]:
+        """Register a function ``(event, tx) -> None`` for event types.
+
+        Args:
+            types: exact types, or a prefix and ``.*``.
+            name: the handler's stable name; the function's own name when left out.  The ids of its outcomes
+                depend on it: give a name before you rename a function that has run in production.
+            facts: tells from an event which facts (namespace, key parts ...) its handler may claim with
+                ``tx.once``; they are then looked up before the handler runs, which saves a rerun of the batch
+                where facts are often taken already.
+        """
+
+        def register(function: HandlerFunction) -> HandlerFunction:
+            self._add(types, function, name=name, facts=facts)
+            return function
+
+        return register
+
+    def _add(
+        self, types: tuple[str, ...], function: HandlerFunction, *, name: str | None, facts: FactsFunction | None
+    ) -> None:
+        chosen = name if name is not None else getattr(function, "__name__", "")
+        self._faults.extend(_faults_of(types, function, chosen))
+        if any(handler.name == chosen and handler.function is not function for _, handler in self._registered):
+            self._faults.append(f"two handlers are called {chosen!r}: give one of them another name=")
+        handler = Handler(chosen, function, facts)
+        for event_type in types:
+            if any(known == event_type and other.name == chosen for known, other in self._registered):
+                self._faults.append(f"the handler {chosen!r} is registered twice for {event_type!r}")
+            self._registered.append((event_type, handler))
+        self._resolved.clear()
+
+    def check(self) -> None:
+        """Check all registrations.
+
+        Raises:
+            Misconfigured: ``handlers_invalid`` with every fault found.
+        """
+        faults = list(self._faults)
+        if not self._registered:
+            faults.append('no handler is registered: decorate a function with @handlers.on("invoice.paid")')
+        if faults:
+            raise Misconfigured("handlers_invalid", "; ".join(faults), faults=tuple(faults))
+
+    def for_type(self, event_type: str) -> tuple[Handler, ...]:
+        """Return the handlers of a type in the order of their registration; empty when it is ignored."""
+        found = self._resolved.get(event_type)
+        if found is None:
+            found = tuple(handler for pattern, handler in self._registered if _matches(pattern, event_type))
+            # Types come from the outside, so what is remembered about them is bounded.
+            if len(self._resolved) >= _RESOLVED_TYPES_MAX:
+                self._resolved.clear()
+            self._resolved[event_type] = found
+        return found
+
+    def types(self) -> tuple[str, ...]:
+        """Return the registered types and prefixes, sorted."""
+        return tuple(sorted({event_type for event_type, _ in self._registered}))
+
+    def fingerprint(self) -> str:
+        """Return a short text that changes when a handler or a type is added, dropped or renamed."""
+        lines = sorted(f"{event_type} {handler.name}" for event_type, handler in self._registered)
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+
+def _matches(pattern: str, event_type: str) -> bool:
+    if pattern.endswith(_ANY_SUFFIX):
+        return event_type.startswith(pattern[:-1])
+    return pattern == event_type
+
+
+def _faults_of(types: tuple[str, ...], function: object, name: str) -> list[str]:
+    faults = []
+    if not types:
+        faults.append(f"the handler {name!r} names no event type")
+    faults.extend(
+        f"the handler {name!r} has the type {event_type!r}, which no event can have"
+        for event_type in types
+        if not _is_type(event_type)
+    )
+    if not NAME_PATTERN.fullmatch(name):
+        faults.append(f"the handler name {name!r} is not 1 to 100 letters, digits, '_', '.', '-': give it a name=")
+    if not callable(function):
+        faults.append(f"the handler {name!r} is not a function")
+        return faults
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        faults.append(f"the handler {name!r} is a coroutine or generator: handlers are plain functions")
+    try:
+        inspect.signature(function).bind(*range(_POSITIONAL_COUNT))
+    except TypeError:
+        faults.append(f"the handler {name!r} cannot be called with (event, tx)")
+    except ValueError:  # Some builtins have no signature to look at.
+        pass
+    return faults
+
+
+def _is_type(value: object) -> bool:
+    return isinstance(value, str) and _TYPE_PATTERN.fullmatch(value) is not None

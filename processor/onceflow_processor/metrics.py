@@ -1,0 +1,61 @@
+"""The processor's metrics, by the words of the design; labels come from fixed sets only."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from onceflow_processor.attempt import Counts
+
+_BATCH_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+
+
+class ProcessorMetrics:
+    """What an operator sees of the processor."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.events = Counter(
+            "onceflow_processor_events", "Events by the state they ended in.", ["state"], registry=registry
+        )
+        self.quarantined = Counter(
+            "onceflow_processor_quarantined", "Records quarantined, by code.", ["code"], registry=registry
+        )
+        self.outcomes = Counter("onceflow_processor_outcomes", "Outcomes written.", registry=registry)
+        self.text_replaced = Counter(
+            "onceflow_processor_text_replaced", "Events with NUL or lone surrogates replaced.", registry=registry
+        )
+        self.batch_seconds = Histogram(
+            "onceflow_processor_batch_seconds", "Time of a batch.", buckets=_BATCH_SECONDS, registry=registry
+        )
+        self.batch_records = Histogram(
+            "onceflow_processor_batch_records", "Records of a batch.",
+            buckets=(1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000), registry=registry,
+        )  # fmt: skip
+        self.trouble = Counter(
+            "onceflow_processor_trouble", "Things that went wrong and heal alone, by kind.", ["kind"],
+            registry=registry,
+        )  # fmt: skip
+        self.partitions = Gauge("onceflow_processor_partitions", "Partitions held.", registry=registry)
+        self.stopped = Gauge(
+            "onceflow_processor_partition_stopped", "1 while a partition stands still and needs a person.",
+            ["topic", "partition", "code"], registry=registry,
+        )  # fmt: skip
+        self.database_up = Gauge("onceflow_processor_database_up", "1 while the database answers.", registry=registry)
+        self.lanes_closed = Gauge(
+            "onceflow_processor_lanes_closed", "Lanes that hand out no sequence.", registry=registry
+        )
+        self.last_event_age_seconds = Gauge(
+            "onceflow_processor_last_event_age_seconds",
+            "Age of the last record of the last batch when it was committed.", registry=registry,
+        )  # fmt: skip
+
+    def committed(self, counts: Counts) -> None:
+        """Count what a committed transaction did."""
+        for state in ("processed", "ignored", "duplicate"):
+            number = getattr(counts, state)
+            if number:
+                self.events.labels(state).inc(number)
+        for code, number in counts.quarantined.items():
+            self.events.labels("quarantined").inc(number)
+            self.quarantined.labels(code).inc(number)
+        self.outcomes.inc(counts.outcomes)
+        self.text_replaced.inc(counts.text_replaced)

@@ -1,0 +1,258 @@
+"""The processor as a process: everything checked, then the two threads, then a clean end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import structlog
+from prometheus_client import CollectorRegistry, start_http_server
+from psycopg import Connection
+
+from onceflow_processor.admission import Rules
+from onceflow_processor.attempt import AttemptSettings
+from onceflow_processor.consume import ConsumeSettings, ConsumeThread
+from onceflow_processor.database import connect
+from onceflow_processor.deadline import Deadline
+from onceflow_processor.handler_run import HandlerSettings
+from onceflow_processor.handlers import Handlers
+from onceflow_processor.handoff import Handoff
+from onceflow_processor.kafka_client import admin_client, cluster_id, describe_topics
+from onceflow_processor.log_view import LogView
+from onceflow_processor.metrics import ProcessorMetrics
+from onceflow_processor.relay.lane_check import check_lanes
+from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE, check_database
+from onceflow_processor.worker import Worker, WorkerSettings
+from onceflow_producer.lifetime import Lifetime, write_state
+from onceflow_schemas.attestation import AttestationKey
+from onceflow_schemas.failure import Misconfigured, Unavailable
+from onceflow_schemas.outcome_record import HEADERS_BYTES_RESERVED
+from onceflow_schemas.sql import queries
+from onceflow_schemas.times import parse_time
+
+START_SECONDS_MAX = 60.0
+"""How long a start waits for a database or broker that is not there yet."""
+
+START_WAIT_SECONDS = 0.5
+LANE_CHECK_SECONDS_MAX = 10.0
+LOCK_TIMEOUT_MS = 5_000
+TRANSACTION_MARGIN_SECONDS = 15.0
+CLOSE_SECONDS_MAX = 15.0
+
+log = structlog.get_logger("onceflow.processor")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessorOptions:
+    """Everything that the processor is told; nothing below reads the environment.
+
+    Args:
+        kafka: librdkafka properties of the consumer and the admin client.
+        database_url: libpq connection string, untouched.
+        deployment: the deployment's id, shared with the bridge.
+        accounts: the accounts that it serves, its own first.
+        mode: ``live`` or ``test``.
+        topics: the event topics.
+        outcome_topic: the outcome topic; its size limit bounds outcomes.
+        group: the consumer group.
+        relay_group: the relay's pseudo group, whose cursor the lanes are compared with.
+        handlers: the registry.
+        attestation_keys: keys by id.
+        horizon_days: how far back markers reach.
+        start: ``earliest`` or a time in the records' form, for topics without a position.
+        group_protocol: ``auto``, ``consumer`` or ``classic``.
+        batch_records_max: records of one transaction.
+        batch_bytes_max: bytes of one transaction.
+        batch_seconds_max: handlers of one transaction may take this long before it is cut.
+        handler_deadline_seconds: how long one handler may take.
+        owner: shown in the progress rows.
+        metrics_host: where metrics are served.
+        metrics_port: 0 for a free port.
+        state_file: written when ready.
+        parent_pid: stop when this parent is gone.
+        prepared: False behind a pooler in transaction mode.
+    """
+
+    kafka: Mapping[str, object]
+    database_url: str = field(repr=False)
+    deployment: str
+    accounts: tuple[str, ...]
+    mode: str
+    topics: tuple[str, ...]
+    outcome_topic: str
+    group: str
+    relay_group: str
+    handlers: Handlers
+    attestation_keys: Mapping[str, AttestationKey] = field(repr=False)
+    horizon_days: int = 35
+    start: str = "earliest"
+    group_protocol: str = "auto"
+    batch_records_max: int = 1_000
+    batch_bytes_max: int = 16_777_216
+    batch_seconds_max: float = 5.0
+    handler_deadline_seconds: float = 10.0
+    owner: str = ""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
+    state_file: Path | None = None
+    parent_pid: int | None = None
+    prepared: bool = True
+
+
+def run(options: ProcessorOptions) -> int:
+    """Run the processor until it is told to stop; return 0.
+
+    Raises:
+        Misconfigured: it cannot start as it is set up.
+        Unavailable: the database or the broker did not come up in time.
+    """
+    options.handlers.check()
+    with Lifetime(parent_pid=options.parent_pid) as lifetime:
+        service = _Service(options, lifetime)
+        return service.run()
+
+
+class _Service:
+    def __init__(self, options: ProcessorOptions, lifetime: Lifetime) -> None:
+        self._options = options
+        self._lifetime = lifetime
+        self._admin = admin_client(options.kafka)
+        self._owner = options.owner or f"{os.uname().nodename}:{os.getpid()}"
+
+    def run(self) -> int:
+        options = self._options
+        start = None if options.start == "earliest" else _start_time(options.start)
+        connection, settings = self._prepare()
+        registry = CollectorRegistry()
+        metrics = ProcessorMetrics(registry)
+        metrics.database_up.set(1)
+        handoff = Handoff(records_max=2 * options.batch_records_max, bytes_max=2 * options.batch_bytes_max)
+        consume = ConsumeThread(
+            handoff,
+            settings=ConsumeSettings(options.kafka, options.group, options.topics, options.group_protocol),
+            view=LogView(self._admin, start=start),
+            count=lambda kind: metrics.trouble.labels(kind).inc(),
+        )
+        worker = Worker(
+            handoff,
+            settings=settings,
+            open_database=self._open_checked,
+            check_lanes=self._check_lanes,
+            deadline=Deadline(options.handler_deadline_seconds),
+            metrics=metrics,
+            stopping=lambda: self._lifetime.stopping or consume.failure is not None,
+            wait=self._lifetime.wait,
+        )
+        server, _ = start_http_server(options.metrics_port, addr=options.metrics_host, registry=registry)
+        consume.start()
+        if options.state_file is not None:
+            url = f"http://{options.metrics_host}:{server.server_port}/metrics"
+            write_state(options.state_file, {"pid": os.getpid(), "metrics_url": url})
+        log.info("processor_ready", owner=self._owner, types=options.handlers.types())
+        try:
+            worker.run(connection)
+        finally:
+            consume.stop()
+            consume.join(CLOSE_SECONDS_MAX)
+            server.shutdown()
+        if consume.failure is not None:
+            raise consume.failure
+        log.info("processor_stopped", reason=self._lifetime.reason)
+        return 0
+
+    def _prepare(self) -> tuple[Connection[Any], WorkerSettings]:
+        """Wait for the dependencies, bounded in time, and learn what the settings depend on."""
+        give_up_at = time.monotonic() + START_SECONDS_MAX
+        while True:
+            try:
+                return self._try_prepare()
+            except (Unavailable, psycopg.OperationalError) as error:
+                if time.monotonic() > give_up_at:
+                    raise
+                log.info("waiting_for_dependency", reason=str(error).split("\n", 1)[0])
+                if self._lifetime.wait(START_WAIT_SECONDS):
+                    raise
+
+    def _try_prepare(self) -> tuple[Connection[Any], WorkerSettings]:
+        options = self._options
+        topics = describe_topics(self._admin, [*options.topics, options.outcome_topic])
+        cluster = cluster_id(self._admin)
+        connection, version, accounts = self._open_safe()
+        lanes = connection.execute(queries("start")["lanes"]).fetchall()
+        connection.rollback()
+        if topics[options.outcome_topic].partitions != len(lanes):
+            message = f"{options.outcome_topic} has {topics[options.outcome_topic].partitions} partitions, "
+            raise Misconfigured("topic_mismatch", message + f"but the database has {len(lanes)} lanes")
+        self._check_lanes(connection)
+        seconds = options.handler_deadline_seconds + options.batch_seconds_max + TRANSACTION_MARGIN_SECONDS
+        return connection, WorkerSettings(
+            rules=Rules(
+                deployment=options.deployment,
+                accounts=accounts,
+                mode=options.mode,
+                keys=options.attestation_keys,
+                horizon=timedelta(days=options.horizon_days),
+            ),
+            attempt=AttemptSettings(
+                run=HandlerSettings(
+                    handlers=options.handlers,
+                    lane_count=len(lanes),
+                    value_bytes_max=topics[options.outcome_topic].message_bytes_max - HEADERS_BYTES_RESERVED,
+                    batch_seconds_max=options.batch_seconds_max,
+                ),
+                cluster_id=cluster,
+                lock_timeout_ms=LOCK_TIMEOUT_MS,
+                transaction_timeout_ms=int(seconds * 1000) if version >= TRANSACTION_TIMEOUT_SINCE else None,
+            ),
+            owner=self._owner,
+            batch_records_max=options.batch_records_max,
+            batch_bytes_max=options.batch_bytes_max,
+        )
+
+    def _open_safe(self) -> tuple[Connection[Any], int, frozenset[str]]:
+        options = self._options
+        connection = connect(options.database_url, application_name="onceflow-processor", prepared=options.prepared)
+        try:
+            version, accounts = check_database(
+                connection, deployment=options.deployment, accounts=options.accounts, mode=options.mode
+            )
+        except BaseException:
+            connection.close()
+            raise
+        return connection, version, accounts
+
+    def _open_checked(self) -> Connection[Any]:
+        """Open a connection for the worker: the database behind it may have been put back meanwhile."""
+        connection, _, _ = self._open_safe()
+        try:
+            self._check_lanes(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _check_lanes(self, connection: Connection[Any]) -> None:
+        verdicts = check_lanes(
+            connection,
+            kafka=self._options.kafka,
+            outcome_topic=self._options.outcome_topic,
+            group=self._options.relay_group,
+            deadline_seconds=LANE_CHECK_SECONDS_MAX,
+        )
+        for verdict in verdicts:
+            if verdict.state != "ok":
+                log.error("lane_not_ok", lane=verdict.lane, state=verdict.state, detail=verdict.detail)
+
+
+def _start_time(text: str) -> datetime:
+    try:
+        return parse_time(text)
+    except ValueError as error:
+        message = f"processor.start is {text!r}: write earliest, or a time such as 2026-01-01T00:00:00.000000Z"
+        raise Misconfigured("settings_invalid", message) from error

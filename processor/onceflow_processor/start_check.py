@@ -1,0 +1,100 @@
+"""What a database must be before the processor trusts it with a promise.
+
+Rule: all faults at once, each with the fix.  A database that may lose an acknowledged commit, that is a standby, or
+that belongs to another deployment is refused, because every promise would be false on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from psycopg import Connection
+from psycopg.rows import dict_row
+
+from onceflow_processor.schema_check import check_schema
+from onceflow_schemas.failure import Misconfigured
+from onceflow_schemas.sql import queries
+
+TRANSACTION_TIMEOUT_SINCE = 170_000
+VERSION_MIN = 150_000
+_SQL = queries("start")
+_DURABLE = frozenset({"on", "local", "remote_write", "remote_apply"})
+
+log = structlog.get_logger("onceflow.processor")
+
+
+def safety_faults(row: dict[str, Any]) -> list[str]:
+    """Return what is unsafe about a database, as sentences with the fix.
+
+    Args:
+        row: version, fsync, synchronous_commit, encoding, standby, as the query ``safety`` gives them.
+    """
+    faults = []
+    if row["version"] < VERSION_MIN:
+        faults.append(f"PostgreSQL {row['version'] // 10_000} is too old: use 15 or newer")
+    if row["fsync"] != "on":
+        faults.append("fsync is off, a crash may lose or tear what was committed: set fsync=on")
+    if row["synchronous_commit"] not in _DURABLE:
+        faults.append(f"synchronous_commit is {row['synchronous_commit']}, a crash may lose commits: set it to on")
+    if row["encoding"] != "UTF8":
+        faults.append(f"the encoding is {row['encoding']}: create the database with ENCODING 'UTF8'")
+    if row["standby"]:
+        faults.append("this is a standby: connect to the primary")
+    return faults
+
+
+def check_database(
+    connection: Connection[Any], *, deployment: str, accounts: Sequence[str], mode: str
+) -> tuple[int, frozenset[str]]:
+    """Check schema, safety and the frozen deployment row; freeze it at the first start.
+
+    Args:
+        connection: idle; left idle.
+        deployment: the deployment's id.
+        accounts: the accounts of the settings; new ones are added to the frozen ones.
+        mode: ``live`` or ``test``.
+
+    Returns:
+        The server's version number (such as 180004), and the accounts that this deployment serves.
+
+    Raises:
+        Misconfigured: schema_missing, schema_behind, schema_ahead, schema_changed, database_unsafe, lanes_missing or
+            database_other_deployment.
+        psycopg.Error: the database did not answer.
+    """
+    check_schema(connection)
+    connection.rollback()
+    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
+        safety = _one(cursor.execute(_SQL["safety"]).fetchone())
+        faults = safety_faults(safety)
+        if faults:
+            raise Misconfigured("database_unsafe", "; ".join(faults), faults=tuple(faults))
+        if not cursor.execute(_SQL["lanes"]).fetchall():
+            raise Misconfigured("lanes_missing", "the database has no lanes yet")
+        served = _check_deployment(cursor, deployment=deployment, accounts=sorted(set(accounts)), mode=mode)
+    return safety["version"], served
+
+
+def _check_deployment(cursor: Any, *, deployment: str, accounts: list[str], mode: str) -> frozenset[str]:
+    system = _one(cursor.execute(_SQL["system"]).fetchone())
+    cursor.execute(_SQL["deployment_freeze"], {"id": deployment, "accounts": accounts, "mode": mode, **system})
+    row = _one(cursor.execute(_SQL["deployment"]).fetchone())
+    if (row["id"], row["mode"]) != (deployment, mode):
+        message = f"the database belongs to deployment {row['id']} ({row['mode']}), not {deployment} ({mode})"
+        raise Misconfigured("database_other_deployment", message)
+    if (row["system_id"], row["timeline"]) != (system["system_id"], system["timeline"]):
+        cursor.execute(_SQL["deployment_restored"], system)
+        log.warning("database_restored", system_id=system["system_id"], timeline=system["timeline"])
+    if not set(accounts) <= set(row["accounts"]):
+        cursor.execute(_SQL["deployment_accounts"], {"accounts": accounts})
+        log.info("accounts_added", accounts=sorted(set(accounts) - set(row["accounts"])))
+    return frozenset(accounts) | frozenset(row["accounts"])
+
+
+def _one(row: dict[str, Any] | None) -> dict[str, Any]:
+    if row is None:
+        message = "the query always has one row"
+        raise AssertionError(message)
+    return row

@@ -1,0 +1,163 @@
+"""The tail of a batch: one pipeline from the facts to COMMIT, without a fetch or sync inside.
+
+Rule: the order is facts, states, quarantine, progress, guard, then lanes and outcomes in the last statement before
+COMMIT.  Checks raise on the server.  The COMMIT tag is read afterwards, because a failed transaction may answer
+COMMIT with ROLLBACK and no error.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from psycopg import Connection
+
+from onceflow_processor.admission import Fault, Item
+from onceflow_processor.effects import FactKey, Outcome
+from onceflow_processor.position import Position
+from onceflow_processor.records import Headers, Partition
+from onceflow_schemas.fingerprint import record_fingerprint
+from onceflow_schemas.sql import queries
+
+DETAIL_CHARACTERS_MAX = 1_000
+_RECORD_TIME_MS_MAX = 253_402_300_799_000
+_UNSAFE_TEXT = re.compile("[\x00\ud800-\udfff]")
+_SQL = queries("batch")
+
+
+class NotCommitted(Exception):
+    """COMMIT was answered with ROLLBACK: nothing of the batch is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """Everything that the tail writes."""
+
+    guard: int
+    cluster_id: str
+    facts: dict[FactKey, str]
+    failed: Sequence[Item]
+    quarantine: Sequence[tuple[Item, Fault]]
+    moves: Sequence[tuple[Partition, Position, Item]]
+    topic_ids: dict[str, str]
+    outcomes: Sequence[Outcome]
+
+
+def write_tail(connection: Connection[Any], tail: Tail) -> None:
+    """Write and commit.
+
+    Raises:
+        psycopg.Error: the first error of the server; nothing is committed unless the connection itself was lost.
+        NotCommitted: COMMIT was answered with ROLLBACK.
+    """
+    with connection.pipeline():
+        if tail.facts:
+            connection.execute(_SQL["tail_facts"], _facts(tail.facts))
+        if tail.failed:
+            connection.execute(_SQL["tail_states"], _identities(tail.failed))
+        if tail.quarantine:
+            connection.execute(_SQL["tail_quarantine"], _quarantine(tail.quarantine, tail.topic_ids))
+        connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+        connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
+        if tail.outcomes:
+            connection.execute(_SQL["tail_outcomes"], _outcomes(tail.outcomes))
+        commit = connection.execute(_SQL["commit"])
+    if commit.statusmessage != "COMMIT":
+        message = f"COMMIT was answered with {commit.statusmessage}"
+        raise NotCommitted(message)
+
+
+def _facts(facts: dict[FactKey, str]) -> dict[str, Any]:
+    return {
+        "namespaces": [namespace for namespace, _ in facts],
+        "keys": [key for _, key in facts],
+        "causes": list(facts.values()),
+        "expected": len(facts),
+    }
+
+
+def _identities(items: Sequence[Item]) -> dict[str, Any]:
+    identities = sorted(item.event.identity for item in items if item.event is not None)
+    return {
+        "accounts": [identity.account for identity in identities],
+        "modes": [identity.mode for identity in identities],
+        "event_ids": [identity.event_id for identity in identities],
+    }
+
+
+def _moves(tail: Tail) -> dict[str, Any]:
+    moves = sorted(tail.moves, key=lambda move: move[0])
+    return {
+        "topic_ids": [position.topic_id for _, position, _ in moves],
+        "partitions": [partition.number for partition, _, _ in moves],
+        "epochs": [position.epoch for _, position, _ in moves],
+        "from_offsets": [position.next_offset for _, position, _ in moves],
+        "next_offsets": [last.record.offset + 1 for _, _, last in moves],
+        "fingerprints": [fingerprint_of(last) for _, _, last in moves],
+        "expected": len(moves),
+    }
+
+
+def fingerprint_of(item: Item) -> str:
+    """Return the fingerprint of an item's record."""
+    record = item.record
+    return record_fingerprint(
+        offset=record.offset, timestamp_ms=record.timestamp_ms, key=record.key, value=record.value
+    )
+
+
+def _outcomes(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    return {
+        "lanes": [outcome.lane for outcome in outcomes],
+        "outcome_ids": [outcome.outcome_id for outcome in outcomes],
+        "types": [outcome.type for outcome in outcomes],
+        "keys": [outcome.key for outcome in outcomes],
+        "bodies": [outcome.value for outcome in outcomes],
+        "headers": ["{}" for _ in outcomes],
+        "causes": [outcome.cause for outcome in outcomes],
+        "expected": len(outcomes),
+    }
+
+
+def _quarantine(rows: Sequence[tuple[Item, Fault]], topic_ids: dict[str, str]) -> dict[str, Any]:
+    identities = [None if item.event is None else item.event.identity for item, _ in rows]
+    records = [item.record for item, _ in rows]
+    faults = [fault for _, fault in rows]
+    return {
+        "topic_ids": [topic_ids[record.partition.topic] for record in records],
+        "partitions": [record.partition.number for record in records],
+        "offsets": [record.offset for record in records],
+        "topics": [record.partition.topic for record in records],
+        "accounts": [identity and identity.account for identity in identities],
+        "modes": [identity and identity.mode for identity in identities],
+        "event_ids": [identity and identity.event_id for identity in identities],
+        "codes": [fault.code for fault in faults],
+        "details": [_text(fault.detail)[:DETAIL_CHARACTERS_MAX] for fault in faults],
+        "handlers": [fault.handler for fault in faults],
+        "tracebacks": [None if fault.traceback is None else _text(fault.traceback) for fault in faults],
+        "keys": [record.key for record in records],
+        "bodies": [record.value for record in records],
+        "headers": [_headers(record.headers) for record in records],
+        "record_times": [_record_time(record.timestamp_ms) for record in records],
+    }
+
+
+def _headers(headers: Headers) -> str:
+    pairs = [[name, None if value is None else base64.b64encode(value).decode()] for name, value in headers]
+    return json.dumps(pairs)
+
+
+def _record_time(timestamp_ms: int) -> datetime | None:
+    if not 0 <= timestamp_ms <= _RECORD_TIME_MS_MAX:
+        return None
+    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
+
+
+def _text(text: str) -> str:
+    """Replace what PostgreSQL's text cannot hold: an error message may quote the very bytes that were at fault."""
+    return _UNSAFE_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,0 +1,120 @@
+"""``Tx``: what a handler may do inside the transaction that marks its event.
+
+Rule: SQL runs at once in the batch's transaction; outcomes and facts are collected and written by the tail.  A
+handler neither commits nor rolls back: the guard row makes the one fail, the tail finds the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+from uuid import UUID
+
+from psycopg import Connection
+from psycopg.rows import dict_row
+from psycopg.sql import SQL, Composed
+
+from onceflow_processor.effects import FACTS_PER_EVENT_MAX, Effects, FactKey, fact_key, make_outcome
+from onceflow_schemas.failure import Refused
+
+Query = str | bytes | SQL | Composed
+Parameters = Sequence[Any] | Mapping[str, Any] | None
+
+
+class FactsKnown(Protocol):
+    """What ``tx.once`` asks: is this fact taken, as far as this batch and process know?"""
+
+    def claim(self, key: FactKey, cause: str) -> bool:
+        """Claim a fact; False when somebody has it."""
+
+
+class Tx:
+    """The transaction as a handler sees it."""
+
+    __slots__ = ("_cause", "_connection", "_effects", "_facts", "_handler", "_lane_count", "_value_bytes_max")
+
+    def __init__(
+        self,
+        connection: Connection[Any],
+        *,
+        cause: str,
+        handler: str,
+        effects: Effects,
+        facts: FactsKnown,
+        lane_count: int,
+        value_bytes_max: int,
+    ) -> None:
+        self._connection = connection
+        self._cause = cause
+        self._handler = handler
+        self._effects = effects
+        self._facts = facts
+        self._lane_count = lane_count
+        self._value_bytes_max = value_bytes_max
+
+    @property
+    def connection(self) -> Connection[Any]:
+        """The psycopg connection, for query builders.  Never commit or roll back on it."""
+        return self._connection
+
+    def execute(self, query: Query, parameters: Parameters = None) -> int:
+        """Run a statement with ``%s`` or ``%(name)s`` parameters; return the number of rows it touched."""
+        return self._connection.execute(_plain(query), parameters).rowcount
+
+    def fetch_one(self, query: Query, parameters: Parameters = None) -> dict[str, Any] | None:
+        """Run a query; return its first row as a dict, None when there is none."""
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(_plain(query), parameters).fetchone()
+
+    def fetch_all(self, query: Query, parameters: Parameters = None) -> list[dict[str, Any]]:
+        """Run a query; return all rows as dicts."""
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(_plain(query), parameters).fetchall()
+
+    def outcome(self, type: str, *, key: str, data: Mapping[str, Any]) -> UUID:
+        """Ask for an outcome; return its id.
+
+        Args:
+            type: the outcome's type, the record's ``ce_type``.
+            key: what its order belongs to; outcomes of one key are published in the order of their commits.
+            data: plain JSON data; its canonical bytes are the record's value.
+
+        Raises:
+            Refused: ``outcome_refused``: the type, key, data or size is not allowed.
+        """
+        made = make_outcome(
+            self._effects,
+            cause=self._cause,
+            handler=self._handler,
+            type=type,
+            key=key,
+            data=data,
+            lane_count=self._lane_count,
+            value_bytes_max=self._value_bytes_max,
+        )
+        return made.outcome_id
+
+    def once(self, namespace: str, *key: str) -> bool:
+        """Claim a business fact: True the first time ever, False when any event has claimed it before.
+
+        Facts are permanent.  Where a thing may rightly happen again, the key contains the occurrence.
+
+        Args:
+            namespace: what kind of fact, such as ``"fee-back"``.
+            key: what it is about, one or more texts.
+
+        Raises:
+            Refused: ``effect_refused``: the namespace or key is empty, no text, or too long.
+        """
+        if len(self._effects.facts) >= FACTS_PER_EVENT_MAX:
+            raise Refused("effect_refused", f"one event may claim at most {FACTS_PER_EVENT_MAX} facts")
+        wanted = fact_key(namespace, key)
+        if not self._facts.claim(wanted, self._cause):
+            return False
+        self._effects.facts.append(wanted)
+        return True
+
+
+def _plain(query: Query) -> bytes | SQL | Composed:
+    """psycopg's types want literal strings, to keep values out of queries; handlers may build theirs as they like."""
+    return query.encode() if isinstance(query, str) else query

@@ -1,0 +1,307 @@
+"""The worker: the only thread that touches the database.  It takes partitions over and runs the batches.
+
+Rule: what it holds in memory about a partition is worth nothing without the fence in PostgreSQL; whenever it is in
+doubt (a lost connection, a failed fence) it drops what it holds and takes the partition over again.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import structlog
+from psycopg import Connection
+
+from onceflow_processor.admission import Item, Rules, admit
+from onceflow_processor.attempt import AttemptSettings
+from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
+from onceflow_processor.deadline import Deadline
+from onceflow_processor.facts import Facts
+from onceflow_processor.handoff import Assigned, Done, Handoff, Notice, Read, Renew, Revoked, Stopped
+from onceflow_processor.metrics import ProcessorMetrics
+from onceflow_processor.position import Position, Stop
+from onceflow_processor.records import Partition, Record
+from onceflow_processor.takeover import Takeover
+from onceflow_schemas.failure import LeaseLost, Unavailable
+
+BATCH_WAIT_SECONDS = 0.2
+RECONNECT_SECONDS_MAX = 5.0
+LANE_HOLD_SECONDS = 2.0
+FENCED_WAIT_SECONDS_MAX = 10.0
+_RECONNECT_SECONDS = 0.1
+_FENCED_WAIT_SECONDS = 0.5
+
+log = structlog.get_logger("onceflow.processor")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What the worker needs besides its connection; sizes in records and bytes."""
+
+    rules: Rules
+    attempt: AttemptSettings
+    owner: str
+    batch_records_max: int
+    batch_bytes_max: int
+
+
+@dataclass(slots=True)
+class _Held:
+    position: Position
+    generation: int
+
+
+class Worker:
+    """Runs until ``stopping``.
+
+    ``open_database`` connects and checks everything that a new connection must meet; ``check_lanes`` compares the
+    lanes with the outcome topic again.
+    """
+
+    def __init__(
+        self,
+        handoff: Handoff,
+        *,
+        settings: WorkerSettings,
+        open_database: Callable[[], Connection[Any]],
+        check_lanes: Callable[[Connection[Any]], None],
+        deadline: Deadline,
+        metrics: ProcessorMetrics,
+        stopping: Callable[[], bool],
+        wait: Callable[[float], object],
+    ) -> None:
+        self._handoff = handoff
+        self._settings = settings
+        self._open_database = open_database
+        self._check_lanes = check_lanes
+        self._deadline = deadline
+        self._metrics = metrics
+        self._stopping = stopping
+        self._wait = wait
+        self._facts = Facts()
+        self._connection: Connection[Any] | None = None
+        self._notices: deque[Notice] = deque()
+        self._held: dict[Partition, _Held] = {}
+        self._lane_check_at = float("inf")
+        self._renew_at: dict[Partition, tuple[float, Renew]] = {}
+        self._fenced: dict[Partition, int] = {}
+        self._failures = 0
+
+    def run(self, connection: Connection[Any]) -> None:
+        """Work until the process is stopping, then release what is held.
+
+        Args:
+            connection: a checked one to begin with.
+        """
+        self._connection = connection
+        while not self._stopping():
+            try:
+                self._turn(self._connected())
+                self._failures = 0
+            except (Unavailable, psycopg.Error) as error:
+                self._drop_connection(error)
+        self._release()
+
+    def _turn(self, connection: Connection[Any]) -> None:
+        self._renew_due(connection)
+        self._handle_notices(connection)
+        records = self._handoff.take_batch(
+            records_max=self._settings.batch_records_max,
+            bytes_max=self._settings.batch_bytes_max,
+            wait_seconds=BATCH_WAIT_SECONDS,
+        )
+        try:
+            items = self._admit(records)
+            if items:
+                self._run_batch(items)
+        finally:
+            self._handoff.finish_batch()
+
+    def _handle_notices(self, connection: Connection[Any]) -> None:
+        takeover = Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
+        self._notices.extend(self._handoff.take_notices())
+        while self._notices:
+            # It leaves the queue only when it is done: a database that goes away meanwhile must not lose it.
+            match self._notices[0]:
+                case Assigned() as assigned:
+                    self._take_over(takeover, assigned)
+                case Revoked(partition, lost):
+                    self._give_up(takeover, partition, lost=lost)
+                case Stopped(partition, stop):
+                    self._stand_still(takeover, partition, stop)
+            self._notices.popleft()
+
+    def _connected(self) -> Connection[Any]:
+        """Return the connection, after opening a new one where it is gone; then all partitions are taken over anew."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._open_database()
+            self._facts.forget_all()
+            self._metrics.database_up.set(1)
+            log.info("database_connected")
+            for partition in list(self._held):
+                self._forget(partition)
+                self._handoff.put_command(Renew(partition))
+        return self._connection
+
+    def _drop_connection(self, error: Exception) -> None:
+        """Wait with full jitter and try again; the consume thread pauses meanwhile by itself, for want of room."""
+        self._metrics.database_up.set(0)
+        self._metrics.trouble.labels("database_away").inc()
+        log.warning("database_away", reason=str(error).split("\n", 1)[0][:300], failures=self._failures)
+        self._facts.forget_all()
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        limit = min(RECONNECT_SECONDS_MAX, _RECONNECT_SECONDS * 2 ** min(self._failures, 10))
+        self._failures += 1
+        self._wait(random.uniform(limit / 2, limit))  # noqa: S311 - jitter needs no secrecy.
+
+    def _admit(self, records: list[Record]) -> list[Item]:
+        """Keep the records that belong to a position which is held now; decide what each of them is."""
+        now = datetime.now(UTC)
+        items = []
+        for record in records:
+            held = self._held.get(record.partition)
+            if held is None or held.generation != record.generation or record.offset < held.position.next_offset:
+                continue
+            items.append(admit(record, rules=self._settings.rules, now=now))
+        return items
+
+    def _run_batch(self, items: list[Item]) -> None:
+        begun = time.monotonic()
+        self._metrics.batch_records.observe(len(items))
+        end = BatchEnd()
+        try:
+            while items:
+                self._run_once(items, end)
+                items = [item for item in items if end.is_open(item) and item.record.partition in self._held]
+        finally:
+            self._note(end)
+        self._hold_closed(end)
+        self._metrics.batch_seconds.observe(time.monotonic() - begun)
+
+    def _run_once(self, items: list[Item], end: BatchEnd) -> None:
+        connection = self._connection
+        if connection is None or connection.closed:
+            # A handler was stopped in the middle of a query.  The fence still protects what is held.
+            connection = self._connection = self._open_database()
+        runner = BatchRunner(
+            connection,
+            settings=self._settings.attempt,
+            facts=self._facts,
+            deadline=self._deadline,
+            wait=self._wait,
+        )
+        positions = {partition: held.position for partition, held in self._held.items()}
+        try:
+            runner.run(items, positions, end)
+        except LeaseLost:
+            self._note(end)
+            self._after_fenced(connection)
+        except ConnectionSpoiled:
+            self._note(end)
+
+    def _note(self, end: BatchEnd) -> None:
+        """Take over the new positions, tell the consume thread for the lag tools, and count."""
+        for partition, position in end.positions.items():
+            if partition in self._held:
+                self._held[partition].position = position
+                self._fenced.pop(partition, None)
+        if end.positions:
+            done = {partition: position.next_offset for partition, position in end.positions.items()}
+            self._handoff.put_command(Done(done))
+        for counts in end.counts:
+            self._metrics.committed(counts)
+        end.counts.clear()
+
+    def _hold_closed(self, end: BatchEnd) -> None:
+        """Partitions whose next record writes to a closed lane wait; the lanes are compared again before they go on."""
+        self._metrics.lanes_closed.set(len(end.closed_lanes))
+        if not end.held:
+            return
+        lanes = [f"{lane} {state}" for lane, state in sorted(end.closed_lanes.items())]
+        log.error("lane_closed", lanes=lanes, partitions=[str(partition) for partition in end.held])
+        self._metrics.trouble.labels("lane_closed").inc()
+        self._lane_check_at = time.monotonic() + LANE_HOLD_SECONDS
+        for partition in end.held:
+            self._forget(partition)
+            self._renew_at[partition] = (self._lane_check_at, Renew(partition))
+
+    def _after_fenced(self, connection: Connection[Any]) -> None:
+        """Drop what somebody else has taken; where Kafka still gives it to us, prove membership before trying again."""
+        positions = {partition: held.position for partition, held in self._held.items()}
+        takeover = Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
+        kept = takeover.still_held(positions)
+        for partition in set(positions) - kept:
+            times = self._fenced[partition] = self._fenced.get(partition, 0) + 1
+            limit = min(FENCED_WAIT_SECONDS_MAX, _FENCED_WAIT_SECONDS * 2**times)
+            self._metrics.trouble.labels("fenced").inc()
+            log.warning("fenced", partition=str(partition), times=times)
+            renew = Renew(partition, prove=True, next_offset=positions[partition].next_offset)
+            self._renew_at[partition] = (time.monotonic() + random.uniform(limit / 2, limit), renew)  # noqa: S311
+            self._forget(partition)
+
+    def _renew_due(self, connection: Connection[Any]) -> None:
+        now = time.monotonic()
+        if self._lane_check_at <= now:
+            self._check_lanes(connection)
+            self._lane_check_at = float("inf")
+        for partition, (due, renew) in list(self._renew_at.items()):
+            if due <= now:
+                del self._renew_at[partition]
+                self._handoff.put_command(renew)
+
+    def _take_over(self, takeover: Takeover, assigned: Assigned) -> None:
+        self._renew_at.pop(assigned.partition, None)
+        position, verdict = takeover.take(assigned)
+        if isinstance(verdict, Stop):
+            self._tell_stop(assigned.partition, verdict)
+            self._forget(assigned.partition)
+            return
+        if position is not None:
+            self._held[assigned.partition] = _Held(position, assigned.generation)
+            self._metrics.partitions.set(len(self._held))
+            self._handoff.put_command(Read(assigned.partition, assigned.generation, verdict))
+
+    def _stand_still(self, takeover: Takeover, partition: Partition, stop: Stop) -> None:
+        held = self._held.get(partition)
+        if held is not None:
+            takeover.stop(partition, held.position, stop)
+            self._tell_stop(partition, stop)
+            self._forget(partition)
+
+    def _tell_stop(self, partition: Partition, stop: Stop) -> None:
+        self._metrics.stopped.labels(partition.topic, str(partition.number), stop.code).set(1)
+        log.error("partition_stopped", partition=str(partition), code=stop.code, detail=stop.detail)
+
+    def _give_up(self, takeover: Takeover, partition: Partition, *, lost: bool) -> None:
+        self._renew_at.pop(partition, None)
+        self._fenced.pop(partition, None)
+        held = self._held.get(partition)
+        if held is not None:
+            self._forget(partition)
+            if not lost:
+                takeover.release({partition: held.position})
+
+    def _forget(self, partition: Partition) -> None:
+        self._held.pop(partition, None)
+        self._metrics.partitions.set(len(self._held))
+
+    def _release(self) -> None:
+        """The clean end; when the database is away, the next owner finds the partitions unclean, which is true."""
+        connection = self._connection
+        if connection is None or connection.closed:
+            return
+        takeover = Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
+        try:
+            takeover.release({partition: held.position for partition, held in self._held.items()})
+        except psycopg.Error as error:
+            log.warning("release_failed", reason=type(error).__name__)
+        finally:
+            connection.close()

@@ -1,0 +1,138 @@
+-- The statements of one batch transaction.  Isolation: READ COMMITTED; every check raises on the server.
+-- Global lock order: inbox -> user rows -> facts -> progress -> lanes.
+
+-- name: limits
+-- Limits of this transaction only (SET would leak to other clients of a pooler).
+SELECT set_config('lock_timeout', %(lock_timeout)s, true);
+
+-- name: limits_with_transaction_timeout
+-- As above where the server has transaction_timeout (17+): the only timeout that ends a backend which waits for its
+-- client in the middle of a pipeline, so that one stopped process cannot hold a lane.
+SELECT set_config('lock_timeout', %(lock_timeout)s, true),
+       set_config('transaction_timeout', %(transaction_timeout)s, true);
+
+-- name: guard_open
+-- The deferred reference of this row makes every COMMIT fail until the tail deletes it.
+INSERT INTO onceflow.batch_guard (id, must_be_gone) VALUES (%(guard)s, -%(guard)s);
+
+-- name: claim
+-- Takes the markers of all offered events at once.  The caller sorts them, so that two batches with the same events in
+-- another order wait for each other instead of deadlocking.  A marker of an unfinished transaction is waited for.
+INSERT INTO onceflow.inbox (account, mode, event_id, state, type, object_id, api_version, topic_id, partition,
+                            "offset", body_sha256, event_created, received_at, handler_set)
+SELECT account, mode, event_id, state, type, object_id, api_version, topic_id, partition, "offset", body_sha256,
+       event_created, received_at, %(handler_set)s
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(states)s::text[], %(types)s::text[],
+            %(object_ids)s::text[], %(api_versions)s::text[], %(topic_ids)s::text[], %(partitions)s::integer[],
+            %(offsets)s::bigint[], %(body_sha256s)s::bytea[], %(createds)s::timestamptz[],
+            %(received_ats)s::timestamptz[])
+     AS offered (account, mode, event_id, state, type, object_id, api_version, topic_id, partition, "offset",
+                 body_sha256, event_created, received_at)
+ON CONFLICT DO NOTHING
+RETURNING account, mode, event_id;
+
+-- name: other_content
+-- Markers whose first record had other bytes than the record offered now.  Index: primary key of inbox.
+SELECT inbox.account, inbox.mode, inbox.event_id, inbox.body_sha256, inbox.api_version
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(body_sha256s)s::bytea[])
+     AS offered (account, mode, event_id, body_sha256)
+JOIN onceflow.inbox USING (account, mode, event_id)
+WHERE inbox.body_sha256 <> offered.body_sha256;
+
+-- name: known_facts
+-- Which of these facts are taken, and by whom.  Index: primary key of fact.
+SELECT fact.namespace, fact.key, fact.cause
+FROM unnest(%(namespaces)s::text[], %(keys)s::text[]) AS asked (namespace, key)
+JOIN onceflow.fact USING (namespace, key);
+
+-- name: savepoint
+SAVEPOINT onceflow_chunk;
+
+-- name: savepoint_release
+RELEASE SAVEPOINT onceflow_chunk;
+
+-- name: savepoint_rollback
+ROLLBACK TO SAVEPOINT onceflow_chunk;
+
+-- name: tail_facts
+-- Sorted by the caller for the lock order; a shortage means that somebody else's event has claimed one meanwhile.
+WITH taken AS (
+    INSERT INTO onceflow.fact (namespace, key, cause)
+    SELECT namespace, key, cause
+    FROM unnest(%(namespaces)s::text[], %(keys)s::text[], %(causes)s::text[]) AS offered (namespace, key, cause)
+    ON CONFLICT DO NOTHING
+    RETURNING 1
+)
+SELECT onceflow.ensure((SELECT count(*) FROM taken) = %(expected)s, 'OF003', 'a fact is taken');
+
+-- name: tail_states
+-- Markers of events whose handler or content failed: they were claimed with the state that they should have had.
+UPDATE onceflow.inbox SET state = 'quarantined'
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]) AS failed (account, mode, event_id)
+WHERE inbox.account = failed.account AND inbox.mode = failed.mode AND inbox.event_id = failed.event_id;
+
+-- name: tail_quarantine
+-- A record that is read again is not quarantined twice.
+INSERT INTO onceflow.quarantine (topic_id, partition, "offset", topic, account, mode, event_id, code, detail, handler,
+                                 traceback, key, value, headers, record_time)
+SELECT * FROM unnest(%(topic_ids)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[], %(topics)s::text[],
+                     %(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(codes)s::text[],
+                     %(details)s::text[], %(handlers)s::text[], %(tracebacks)s::text[], %(keys)s::bytea[],
+                     %(bodies)s::bytea[], %(headers)s::json[], %(record_times)s::timestamptz[])
+ON CONFLICT DO NOTHING;
+
+-- name: tail_progress
+-- The fence: epoch and the next offset as this process read them.  Nothing of the batch survives when it fails.
+WITH given AS (
+    SELECT * FROM unnest(%(topic_ids)s::text[], %(partitions)s::integer[], %(epochs)s::bigint[],
+                         %(from_offsets)s::bigint[], %(next_offsets)s::bigint[], %(fingerprints)s::text[])
+         AS given (topic_id, partition, epoch, from_offset, next_offset, fingerprint)
+), moved AS (
+    UPDATE onceflow.progress
+    SET next_offset = given.next_offset, fingerprint = given.fingerprint, batch_end = given.next_offset,
+        updated_at = clock_timestamp()
+    FROM given
+    WHERE progress.cluster_id = %(cluster_id)s AND progress.topic_id = given.topic_id
+      AND progress.partition = given.partition AND progress.epoch = given.epoch
+      AND progress.next_offset = given.from_offset
+    RETURNING 1
+)
+SELECT onceflow.ensure((SELECT count(*) FROM moved) = %(expected)s, 'OF001', 'another epoch holds a partition');
+
+-- name: tail_guard
+-- A handler that rolled the transaction back has taken the guard's row with it.
+WITH closed AS (DELETE FROM onceflow.batch_guard WHERE id = %(guard)s RETURNING 1)
+SELECT onceflow.ensure((SELECT count(*) FROM closed) = 1, 'OF002', 'a handler ended the transaction of the batch');
+
+-- name: tail_outcomes
+-- The last statement before COMMIT, so that no lane is locked while bytes are on their way.  Lanes are locked in their
+-- order; the head row hands out the sequence, so commit order is sequence order and a rollback leaves no gap.
+WITH item AS MATERIALIZED (
+    SELECT * FROM unnest(%(lanes)s::integer[], %(outcome_ids)s::uuid[], %(types)s::text[], %(keys)s::text[],
+                         %(bodies)s::bytea[], %(headers)s::json[], %(causes)s::text[])
+         WITH ORDINALITY AS item (lane, outcome_id, type, key, value, headers, cause, position)
+), head AS MATERIALIZED (
+    SELECT lane, head_seq, state FROM onceflow.lane
+    WHERE lane IN (SELECT lane FROM item)
+    ORDER BY lane
+    FOR UPDATE
+), taken AS (
+    SELECT lane, count(*) AS outcomes FROM item GROUP BY lane
+), moved AS (
+    UPDATE onceflow.lane SET head_seq = head.head_seq + taken.outcomes
+    FROM head JOIN taken USING (lane)
+    WHERE lane.lane = head.lane
+), added AS (
+    INSERT INTO onceflow.outcome (lane, seq, outcome_id, revision, ce_id, type, key, value, headers, cause)
+    SELECT item.lane, head.head_seq + row_number() OVER (PARTITION BY item.lane ORDER BY item.position),
+           item.outcome_id, 1, item.outcome_id, item.type, item.key, item.value, item.headers, item.cause
+    FROM item JOIN head USING (lane)
+    RETURNING 1
+)
+SELECT onceflow.ensure(
+    (SELECT count(*) FROM added) = %(expected)s
+        AND (SELECT bool_and(state IN ('ok', 'stopped:unpublishable')) FROM head),
+    'OF004', 'a lane hands out no sequence');
+
+-- name: commit
+COMMIT;

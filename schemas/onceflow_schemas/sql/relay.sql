@@ -1,0 +1,123 @@
+-- What the relay reads and writes.  Isolation: READ COMMITTED.  Every write of a relay names the token of its lease and
+-- raises OF005 when another relay holds it.  Lock order: lease, then lanes in their order (a batch transaction locks
+-- lanes last and never the lease).
+
+-- name: limits
+-- Limits of this transaction only (SET would leak to other clients of a pooler).  They end a statement that waits for
+-- a lane which somebody holds, and a transaction whose client was stopped while it held one.
+SELECT set_config('lock_timeout', %(lock_timeout)s, true),
+       set_config('statement_timeout', %(statement_timeout)s, true),
+       set_config('idle_in_transaction_session_timeout', %(statement_timeout)s, true);
+
+-- name: lease_acquire
+-- The token is raised at each acquisition, also by the former holder: work of a former term is fenced off.  The
+-- database's clock decides, and it is read again after a wait for the row.
+INSERT INTO onceflow.lease AS held (name, owner, token, lease_until)
+VALUES (%(name)s, %(owner)s, 1, clock_timestamp() + make_interval(secs => %(ttl_seconds)s))
+ON CONFLICT (name) DO UPDATE
+SET owner = EXCLUDED.owner, token = held.token + 1,
+    lease_until = clock_timestamp() + make_interval(secs => %(ttl_seconds)s)
+WHERE held.lease_until <= clock_timestamp()
+RETURNING token;
+
+-- name: lease_renew
+-- A lease that ran out and that nobody took is still ours: the token is what fences.
+UPDATE onceflow.lease SET lease_until = clock_timestamp() + make_interval(secs => %(ttl_seconds)s)
+WHERE name = %(name)s AND token = %(token)s
+RETURNING token;
+
+-- name: lease_release
+UPDATE onceflow.lease SET lease_until = clock_timestamp()
+WHERE name = %(name)s AND token = %(token)s AND lease_until > clock_timestamp();
+
+-- name: lanes
+SELECT lane, head_seq, published_seq, topic_id, state, detail FROM onceflow.lane ORDER BY lane;
+
+-- name: lane_ids
+-- Record ids of the rows with these sequences.  Index: primary key of outcome.
+SELECT asked.lane, outcome.seq, outcome.ce_id
+FROM unnest(%(lanes)s::integer[], %(seqs)s::bigint[]) AS asked (lane, seq)
+JOIN onceflow.outcome USING (lane, seq);
+
+-- name: lane_ids_between
+-- Record ids of a stretch of a lane, both ends included.  Index: primary key of outcome.
+SELECT seq, ce_id FROM onceflow.outcome WHERE lane = %(lane)s AND seq BETWEEN %(first_seq)s AND %(last_seq)s;
+
+-- name: outcome_page
+-- The next rows of a lane, bounded in number and in bytes: a row is taken while those before it are below the limit.
+-- octet_length of a stored value does not fetch it.  Index: primary key of outcome (its order is the order of commits).
+SELECT lane, seq, outcome_id, revision, ce_id, type, key, value, headers::text, cause, withheld, created_at
+FROM (
+    SELECT outcome.*, sum(octet_length(value)) OVER (ORDER BY seq) - octet_length(value) AS bytes_before
+    FROM (
+        SELECT * FROM onceflow.outcome
+        WHERE lane = %(lane)s AND seq > %(after_seq)s
+        ORDER BY seq
+        LIMIT %(rows_max)s
+    ) AS outcome
+) AS page
+WHERE bytes_before < %(bytes_max)s
+ORDER BY seq;
+
+-- name: mark_published
+-- In one statement with the check of the lease, and never above the head or back.  A lane that was stopped by a row
+-- which could not be published is open again as soon as something after that position went out.
+WITH held AS MATERIALIZED (
+    SELECT token FROM onceflow.lease WHERE name = %(name)s AND token = %(token)s FOR SHARE
+), fence AS MATERIALIZED (
+    SELECT onceflow.ensure(EXISTS (SELECT FROM held), 'OF005', 'another relay holds the lease') AS ok
+), given AS (
+    SELECT * FROM unnest(%(lanes)s::integer[], %(seqs)s::bigint[]) AS given (lane, seq)
+), locked AS MATERIALIZED (
+    SELECT lane FROM onceflow.lane
+    WHERE (SELECT ok FROM fence) AND lane IN (SELECT lane FROM given)
+    ORDER BY lane
+    FOR NO KEY UPDATE
+), moved AS (
+    UPDATE onceflow.lane
+    SET published_seq = given.seq,
+        detail = CASE WHEN lane.state = 'stopped:unpublishable' THEN '' ELSE lane.detail END,
+        state = CASE WHEN lane.state = 'stopped:unpublishable' THEN 'ok' ELSE lane.state END
+    FROM given JOIN locked USING (lane)
+    WHERE lane.lane = given.lane AND lane.published_seq <= given.seq AND given.seq <= lane.head_seq
+    RETURNING 1
+)
+SELECT onceflow.ensure((SELECT count(*) FROM moved) = cardinality(%(lanes)s::integer[]),
+                       'OF004', 'published_seq would go back or above the head');
+
+-- name: set_lane_state
+-- Only from the state that the decision was made on: a newer decision of somebody else stands.
+WITH held AS MATERIALIZED (
+    SELECT token FROM onceflow.lease WHERE name = %(name)s AND token = %(token)s FOR SHARE
+), fence AS MATERIALIZED (
+    SELECT onceflow.ensure(EXISTS (SELECT FROM held), 'OF005', 'another relay holds the lease') AS ok
+)
+UPDATE onceflow.lane SET state = %(state)s, detail = %(detail)s
+WHERE lane = %(lane)s AND state = %(from_state)s AND (SELECT ok FROM fence);
+
+-- name: lanes_locked
+-- For a decision that must hold until it is written: no sequence is handed out meanwhile.
+SELECT lane, head_seq, published_seq, topic_id, state, detail FROM onceflow.lane ORDER BY lane FOR NO KEY UPDATE;
+
+-- name: set_head_state
+-- The processor's look at a lane, which holds no lease but the lane's lock.
+UPDATE onceflow.lane SET state = %(state)s, detail = %(detail)s WHERE lane = %(lane)s;
+
+-- name: withhold
+-- Only the row that a stopped lane stands in front of, so that nothing already published is changed.
+WITH stopped AS MATERIALIZED (
+    SELECT lane, published_seq FROM onceflow.lane
+    WHERE lane = %(lane)s AND state = 'stopped:unpublishable'
+    FOR NO KEY UPDATE
+), held_back AS (
+    UPDATE onceflow.outcome SET withheld = %(code)s
+    FROM stopped
+    WHERE outcome.lane = stopped.lane AND outcome.seq = stopped.published_seq + 1 AND outcome.seq = %(seq)s
+    RETURNING outcome.lane
+), opened AS (
+    UPDATE onceflow.lane SET state = 'ok', detail = ''
+    FROM held_back
+    WHERE lane.lane = held_back.lane
+    RETURNING 1
+)
+SELECT EXISTS (SELECT FROM stopped) AS stopped, EXISTS (SELECT FROM opened) AS withheld;
