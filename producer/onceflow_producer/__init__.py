@@ -1,0 +1,1 @@
+"""The webhook bridge: bytes in, acknowledged record out."""

@@ -1,0 +1,144 @@
+"""The HTTP connection: uvicorn's, with the limits that it lacks.
+
+Rule: a connection costs a bounded amount of memory for a bounded time before its request is known.  uvicorn has no
+limit on open connections that have sent nothing, none on the length of headers and none on their time; a thousand
+senders of one byte per ten seconds would hold it for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from onceflow_producer.metrics import BridgeMetrics
+from onceflow_producer.refusal import REFUSAL_ANSWERS
+from onceflow_producer.request_head import HEADERS_BYTES_MAX
+
+CONNECTIONS_MAX = 1_000
+HEADERS_DEADLINE_SECONDS = 10.0
+"""From opening a connection, or from the end of the last answer on it, to the end of the next headers."""
+SWEEP_SECONDS = 1.0
+KEEP_ALIVE_SECONDS = 5
+
+
+class ConnectionLimits:
+    """Counts and ends connections; one per bridge."""
+
+    def __init__(
+        self,
+        metrics: BridgeMetrics,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+        headers_deadline_seconds: float = HEADERS_DEADLINE_SECONDS,
+    ) -> None:
+        self.metrics = metrics
+        self.connections_max = connections_max
+        self.headers_deadline_seconds = headers_deadline_seconds
+        self.open: set[BoundedConnection] = set()
+
+    def end_overdue(self, now: float) -> None:
+        """Close each connection whose headers are overdue at this loop time."""
+        for connection in list(self.open):
+            if connection.headers_due_at is not None and connection.headers_due_at <= now:
+                self.metrics.headers_timed_out.inc()
+                connection.transport.abort()
+
+    async def sweep_for_ever(self) -> None:
+        """Look for overdue connections once per second, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            self.end_overdue(loop.time())
+
+
+class BoundedConnection(HttpToolsProtocol):
+    """One connection; ``headers_due_at`` is None while a request is being answered."""
+
+    limits: ConnectionLimits
+    """Set on the subclass that ``bounded_by`` makes: uvicorn constructs its protocols itself."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.headers_due_at: float | None = None
+        self._header_bytes = 0
+        self._in_body = False
+        self._refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Take the connection, or close it when too many are open."""
+        if len(self.limits.open) >= self.limits.connections_max:
+            self._refused = True
+            self.limits.metrics.connections_refused.inc()
+            transport.abort()
+            return
+        super().connection_made(transport)
+        self.limits.open.add(self)
+        self._expect_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        self.limits.open.discard(self)
+        self.headers_due_at = None
+        if not self._refused:
+            super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, and end a request whose headers do not end."""
+        if self._refused:
+            return
+        super().data_received(data)
+        # The rest of a body that was answered early is thrown away by the parser and is no header.
+        if self.headers_due_at is not None and not self._in_body and not self.transport.is_closing():
+            self._header_bytes += len(data)
+            if self._header_bytes > HEADERS_BYTES_MAX:
+                self._refuse_headers()
+
+    def on_headers_complete(self) -> None:
+        """Start the request; its own deadlines hold from here on."""
+        self.headers_due_at = None
+        self._in_body = True
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """End the body."""
+        self._in_body = False
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request on this connection (unless one is in the pipeline)."""
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self._expect_headers()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is not HTTP."""
+        self.limits.metrics.malformed_requests.inc()
+        super().send_400_response(msg)
+
+    def _expect_headers(self) -> None:
+        self.headers_due_at = self.loop.time() + self.limits.headers_deadline_seconds
+        self._header_bytes = 0
+
+    def _refuse_headers(self) -> None:
+        answer = REFUSAL_ANSWERS["headers_too_large"]
+        lines = [b"%b: %b" % (name, value) for name, value in answer.start["headers"]]
+        head = b"\r\n".join([b"HTTP/1.1 431 Request Header Fields Too Large", *lines])
+        self.limits.metrics.requests[431].inc()
+        self.limits.metrics.refused["headers_too_large"].inc()
+        self.transport.write(head + b"\r\n\r\n" + answer.body["body"])
+        self.transport.close()
+
+
+def bounded_by(limits: ConnectionLimits) -> type[BoundedConnection]:
+    """Return the protocol class that keeps these limits."""
+    return type("LimitedConnection", (BoundedConnection,), {"limits": limits})

@@ -1,0 +1,37 @@
+"""The event topic's own size limit, asked from the broker.
+
+Rule: not being allowed to ask is no fault; the limit is then unknown and said to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # exported in fact, not in its __all__
+
+TIMEOUT_SECONDS = 3.0
+LIMIT_NAME = "max.message.bytes"
+
+_log = structlog.get_logger("onceflow.bridge")
+
+
+def read_topic_bytes(kafka: Mapping[str, object], topic: str) -> int | None:
+    """Return ``max.message.bytes`` of the topic, None when it cannot be read.
+
+    Args:
+        kafka: the operator's librdkafka properties.
+        topic: the topic's name.
+    """
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    properties: dict[str, Any] = {**kafka, "client.id": "onceflow-bridge-limits"}
+    client = AdminClient(properties)
+    try:
+        pending = client.describe_configs([resource], request_timeout=TIMEOUT_SECONDS)
+        entries = pending[resource].result(timeout=TIMEOUT_SECONDS)
+        return int(entries[LIMIT_NAME].value)
+    except (KafkaException, TimeoutError, KeyError, TypeError, ValueError) as failure:
+        _log.warning("bridge_topic_limit_unknown", topic=topic, reason=type(failure).__name__)
+        return None
