@@ -32,6 +32,8 @@ _GROUPS = {
     "group.consumer.session.timeout.ms": "6000",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
+    # A folder that nobody started for some weeks still knows how far the relay had come.
+    "offsets.retention.minutes": "525600",
 }
 
 _TRANSACTIONS = {
