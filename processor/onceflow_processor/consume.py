@@ -35,7 +35,6 @@ REBUILD_SECONDS = 1.0
 
 _OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - the library's names of its local errors begin so.
 _STATE = KafkaError._STATE  # noqa: SLF001
-_FATAL = KafkaError._FATAL  # noqa: SLF001
 
 log = structlog.get_logger("onceflow.processor")
 

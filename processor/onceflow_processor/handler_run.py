@@ -133,7 +133,7 @@ class HandlerRun:
                 self._facts.give_back(effects.facts)
                 fault = Fault("handler_timeout", "the handler ran longer than its deadline", handler.name)
                 raise HandlerFailed(item, fault, final=True) from None
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a handler may raise anything.
                 self._facts.give_back(effects.facts)
                 self._refuse(item, handler, error)
             self._check_transaction(item, handler, effects)

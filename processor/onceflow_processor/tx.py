@@ -22,7 +22,7 @@ Parameters = Sequence[Any] | Mapping[str, Any] | None
 
 
 class FactsKnown(Protocol):
-    """What ``tx.once`` asks: is this fact taken, as far as this batch and process know?"""
+    """What ``tx.once`` asks: whether a fact is taken, as far as this batch and process know."""
 
     def claim(self, key: FactKey, cause: str) -> bool:
         """Claim a fact; False when somebody has it."""

@@ -1,0 +1,1 @@
+"""Handlers that work as they are, to start from."""
