@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tests.tidy.offence import Offence, Rule, Source, docstrings
+from tests.tidy.offence import AnyFunction, Offence, Rule, Source, docstrings, functions
 
 SETTINGS_FILE = "console/onceflow/settings.py"
 
@@ -66,13 +66,19 @@ def environment_read(source: Source) -> list[Offence]:
 
 
 def blind_sleep(source: Source) -> list[Offence]:
-    """A test waits for a condition, with a limit; a sleep is too short on a slow machine and too long on a fast one."""
-    fix = "time.sleep in a test: wait for the condition that you mean, with a limit (or argue for it in tests/tidy/allowed.py)"
+    """A test waits for a condition, with a limit; a sleep is too short on a slow machine and too long on a fast one.
+
+    The pause between two looks at the condition is right where the waiting is written: in a `wait...` function that takes
+    its limit as a `..._seconds` argument.
+    """
+    fix = "time.sleep in a test: wait for the condition that you mean, in a wait_... function that takes a limit in ..._seconds"
     names = _imported(source.tree, module="time", names=frozenset({"sleep"}))
+    waiting = {id(node) for function in functions(source.tree) if _waits(function) for node in ast.walk(function)}
     return [
         source.offence(node.lineno, fix)
         for node in ast.walk(source.tree)
         if isinstance(node, ast.Call)
+        and id(node) not in waiting
         and (
             (isinstance(node.func, ast.Attribute) and node.func.attr == "sleep" and _base(node.func) == "time")
             or (isinstance(node.func, ast.Name) and node.func.id in names)
@@ -158,6 +164,12 @@ def _imported(tree: ast.Module, *, module: str, names: frozenset[str]) -> set[st
         for alias in node.names
         if alias.name in names
     }
+
+
+def _waits(function: AnyFunction) -> bool:
+    """A function that waits for a condition, and not forever."""
+    arguments = (*function.args.args, *function.args.kwonlyargs)
+    return function.name.startswith("wait") and any(argument.arg.endswith("_seconds") for argument in arguments)
 
 
 def _base(node: ast.Attribute) -> str:

@@ -127,6 +127,19 @@ def test_blind_sleep() -> None:
     assert lines(place_rules.blind_sleep(Source(TEST, text))) == [3, 4]
 
 
+def test_a_sleep_between_two_looks_at_a_condition_passes() -> None:
+    text = (
+        "import time\n"
+        "def wait_for(found, *, limit_seconds):\n"
+        "    time.sleep(0.02)\n"
+        "def wait_forever(found):\n"
+        "    time.sleep(0.02)\n"
+        "def doze(limit_seconds):\n"
+        "    time.sleep(0.02)\n"
+    )
+    assert lines(place_rules.blind_sleep(Source(TEST, text))) == [5, 7]
+
+
 def test_left_out_tests() -> None:
     text = (
         "from pytest import importorskip\n"
