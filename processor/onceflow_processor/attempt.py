@@ -153,7 +153,7 @@ class Attempt:
                 except Exception:  # noqa: BLE001, S112 - the user's function; its handler will meet the same event.
                     continue
         if wanted:
-            look_up_facts(self._connection, self._facts, sorted(wanted))
+            look_up_facts(self._connection, self._facts, keys=sorted(wanted))
 
     def _write_tail(self, claimed: Claimed, counts: Counts) -> None:
         untrusted = [item for item in self._items if item.event is None]
@@ -182,7 +182,7 @@ class Attempt:
         )
 
 
-def look_up_facts(connection: Connection[Any], facts: Facts, keys: Sequence[FactKey]) -> None:
+def look_up_facts(connection: Connection[Any], facts: Facts, *, keys: Sequence[FactKey]) -> None:
     """Remember which of these facts are taken, by one query."""
     rows = connection.execute(
         _SQL["known_facts"], {"namespaces": [key[0] for key in keys], "keys": [key[1] for key in keys]}

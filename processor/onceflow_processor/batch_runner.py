@@ -23,6 +23,7 @@ from onceflow_processor.facts import Facts
 from onceflow_processor.handler_run import BatchTooSlow, HandlerFailed, count_try
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
+from onceflow_processor.relay.lane_check import HANDS_OUT
 from onceflow_processor.sqlstates import Meaning, meaning_of
 from onceflow_processor.tail import NotCommitted, fingerprint_of
 from onceflow_schemas.failure import LeaseLost, Unavailable
@@ -37,7 +38,6 @@ _RERUN_WAIT_SECONDS = 0.01
 _REASON_CHARACTERS_MAX = 300
 
 _SQL_LANES = queries("start")["lanes"]
-_OPEN_STATES = frozenset({"ok", "stopped:unpublishable"})
 
 log = structlog.get_logger("onceflow.processor")
 
@@ -87,7 +87,7 @@ class BatchRunner:
         self._deadline = deadline
         self._wait = wait
 
-    def run(self, items: Sequence[Item], positions: Mapping[Partition, Position], end: BatchEnd) -> None:
+    def run(self, items: Sequence[Item], *, positions: Mapping[Partition, Position], end: BatchEnd) -> None:
         """Carry the items through; what is done is noted in ``end``, also when this raises.
 
         Args:
@@ -164,7 +164,7 @@ class BatchRunner:
             case Meaning.DATA:
                 return _halve(part, Fault("effect_refused", _reason(error)))
             case Meaning.FACT:
-                look_up_facts(self._connection, self._facts, wanted)
+                look_up_facts(self._connection, self._facts, keys=wanted)
                 self._connection.rollback()
                 return None
             case _:
@@ -179,7 +179,7 @@ class BatchRunner:
         for item, effects in attempt.effects:
             for lane in {outcome.lane for outcome in effects.outcomes}:
                 state = states.get(lane, "missing")
-                if state not in _OPEN_STATES:
+                if state not in HANDS_OUT:
                     end.closed_lanes[lane] = state
                     end.held.setdefault(item.record.partition, item.record.offset)
         return part

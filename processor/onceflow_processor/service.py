@@ -40,7 +40,9 @@ START_SECONDS_MAX = 60.0
 """How long a start waits for a database or broker that is not there yet."""
 
 START_WAIT_SECONDS = 0.5
-LANE_CHECK_SECONDS_MAX = 10.0
+LANE_CHECK_SECONDS_MAX = 30.0
+"""Longer than the relay's transaction timeout, because one that a dead relay left open is waited for."""
+
 LOCK_TIMEOUT_MS = 5_000
 TRANSACTION_MARGIN_SECONDS = 15.0
 CLOSE_SECONDS_MAX = 15.0

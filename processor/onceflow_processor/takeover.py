@@ -73,7 +73,7 @@ class Takeover:
         self._connection.execute(_SQL["begin_partition"], {**key, "next_offset": start, "owner": self._owner})
         return None
 
-    def stop(self, partition: Partition, position: Position, stop: Stop) -> None:
+    def stop(self, partition: Partition, position: Position, *, stop: Stop) -> None:
         """Write that a partition stands still; a newer epoch's row is left alone."""
         with self._connection.transaction():
             self._write_stop(partition, position, stop)

@@ -200,7 +200,7 @@ class Worker:
         )
         positions = {partition: held.position for partition, held in self._held.items()}
         try:
-            runner.run(items, positions, end)
+            runner.run(items, positions=positions, end=end)
         except LeaseLost:
             self._note(end)
             self._after_fenced(connection)
@@ -272,7 +272,7 @@ class Worker:
     def _stand_still(self, takeover: Takeover, partition: Partition, stop: Stop) -> None:
         held = self._held.get(partition)
         if held is not None:
-            takeover.stop(partition, held.position, stop)
+            takeover.stop(partition, held.position, stop=stop)
             self._tell_stop(partition, stop)
             self._forget(partition)
 

@@ -77,7 +77,7 @@ def _signed_bytes(fields: Attested, body: bytes) -> bytes:
     return b"".join(parts)
 
 
-def sign(fields: Attested, body: bytes, key: AttestationKey) -> str:
+def sign(fields: Attested, body: bytes, *, key: AttestationKey) -> str:
     """Return the text of the header ``onceflow_attestation``."""
     mac = hmac.digest(key.secret, _signed_bytes(fields, body), "sha256")
     return f"{VERSION} {key.id} {base64.urlsafe_b64encode(mac).decode()}"

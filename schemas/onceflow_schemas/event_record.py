@@ -131,7 +131,7 @@ def build_event(
         ("onceflow_received_at", fields.received_at),
         ("onceflow_endpoint", endpoint),
         ("onceflow_source", source),
-        ("onceflow_attestation", sign(fields, body, key)),
+        ("onceflow_attestation", sign(fields, body, key=key)),
     ]
     order = envelope.order_id or identity.event_id
     return OutgoingRecord(

