@@ -5,6 +5,8 @@ Rule: what goes wrong is told by code and hint, and never with the address, whic
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -43,10 +45,27 @@ def connect(url: str, *, role: str) -> psycopg.Connection[Any]:
         ) from None
 
 
+@contextmanager
+def session(url: str, *, role: str) -> Iterator[psycopg.Connection[Any]]:
+    """Connect as ``connect`` does, and tell what the server refuses meanwhile as a failure instead of a traceback.
+
+    Raises:
+        Unavailable: ``database_unavailable``: the server went away, or the role lacks a right.
+    """
+    with connect(url, role=role) as connection:
+        try:
+            yield connection
+        except psycopg.Error as error:
+            raise unavailable(error) from error
+
+
 def unavailable(error: psycopg.Error) -> Unavailable:
     """Return the failure for a database that does not answer or refuses, with the last line that it said."""
     lines = [line.strip() for line in redacted(str(error)).splitlines() if line.strip()]
-    said = lines[-1] if lines else type(error).__name__
+    # An SQL error has its place in the statement below the message; a refused connection has the reason last.
+    said = (lines[0] if error.sqlstate else lines[-1]) if lines else type(error).__name__
     return Unavailable(
-        "database_unavailable", f"PostgreSQL does not answer or refuses: {said}", "Check DATABASE_URL and the server."
+        "database_unavailable",
+        f"PostgreSQL does not answer or refuses: {said}",
+        "Check DATABASE_URL, the server and the rights of the role.",
     )

@@ -29,6 +29,7 @@ _UNSAFE: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 _OURS: Mapping[str, str] = {
     "group.id": "it is onceflow.<deployment.id>.<part>, so that two deployments never share a position",
+    "group.protocol": "use the setting processor.group_protocol",
     "transactional.id": "it is onceflow.<deployment.id>.relay.<topic>, so that a new relay fences the old one",
     "message.timeout.ms": "it follows from bridge.answer_deadline_seconds",
     "delivery.timeout.ms": "it follows from bridge.answer_deadline_seconds",

@@ -157,16 +157,6 @@ def _replica_rule(settings: Settings) -> Iterator[CrossFault]:
         )
 
 
-def _wait_rule(settings: Settings) -> Iterator[CrossFault]:
-    wait, deadline = settings.processor.batch_wait_seconds, settings.processor.handler_deadline_seconds
-    if wait >= deadline:
-        yield CrossFault(
-            ("processor.batch_wait_seconds", "processor.handler_deadline_seconds"),
-            f"processor.batch_wait_seconds is {wait}, not shorter than processor.handler_deadline_seconds = {deadline}; "
-            "a good value is 0.05",
-        )
-
-
 def _deadline_rule(settings: Settings) -> Iterator[CrossFault]:
     read, answer = settings.bridge.read_deadline_seconds, settings.bridge.answer_deadline_seconds
     if read >= answer:
@@ -184,7 +174,7 @@ def _lease_rule(settings: Settings) -> Iterator[CrossFault]:
             ("relay.lease_ttl_seconds", "relay.poll_seconds"),
             f"relay.lease_ttl_seconds is {lease}, shorter than {RELAY_POLLS_PER_LEASE_MIN} x relay.poll_seconds = "
             f"{poll * RELAY_POLLS_PER_LEASE_MIN:g}: the lease would run out between two looks; a good value is "
-            f"{max(10.0, poll * RELAY_POLLS_PER_LEASE_MIN):g}",
+            f"{max(8.0, poll * RELAY_POLLS_PER_LEASE_MIN):g}",
         )
 
 
@@ -193,7 +183,6 @@ _RULES: tuple[Callable[[Settings], Iterator[CrossFault]], ...] = (
     _size_rule,
     _topic_rule,
     _replica_rule,
-    _wait_rule,
     _deadline_rule,
     _lease_rule,
 )

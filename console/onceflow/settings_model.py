@@ -227,15 +227,21 @@ class ProcessorSettings(Section):
     )
     horizon_days: int = Field(35, ge=1, le=3650, description="Events older than this are quarantined as `too_old`.")
     batch_records_max: int = Field(1000, ge=1, le=100_000, description="Most records of one transaction.")
-    batch_wait_seconds: Seconds = Field(0.05, le=5, description="How long a batch waits for more records.")
+    batch_bytes_max: int = Field(
+        16_777_216, ge=1_048_576, le=1_073_741_824, description="Most bytes of one transaction; one record may be more."
+    )
+    batch_seconds_max: Seconds = Field(5.0, le=60, description="A batch whose handlers take longer is cut here.")
+    group_protocol: Literal["auto", "consumer", "classic"] = Field(
+        "auto", description="Kafka's group protocol; `auto` takes `consumer` (KIP-848) where the brokers have it."
+    )
     handler_deadline_seconds: Seconds = Field(10.0, le=240, description="A handler that runs longer has failed.")
 
 
 class RelaySettings(Section):
     """Outcomes to the topic."""
 
-    lease_ttl_seconds: Seconds = Field(10.0, ge=2, le=300, description="A dead relay is replaced after this time.")
-    batch_records_max: int = Field(1000, ge=1, le=100_000, description="Most outcomes of one Kafka transaction.")
+    lease_ttl_seconds: Seconds = Field(8.0, ge=2, le=300, description="A dead relay is replaced after this time.")
+    batch_records_max: int = Field(5000, ge=1, le=100_000, description="Most outcomes of one Kafka transaction.")
     poll_seconds: Seconds = Field(
         0.1, le=10, description="Pause before looking again when there was nothing to publish."
     )

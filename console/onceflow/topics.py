@@ -22,7 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # exported in
 from psycopg.rows import tuple_row
 
 from onceflow.kafka_admin import KafkaAdmin, failure_of
-from onceflow.topic_plan import Difference, LanesFound, TopicFound, TopicPlan, TopicWish
+from onceflow.settings_model import TopicSettings
+from onceflow.topic_plan import Difference, LanesFound, TopicFound, TopicPlan, TopicWish, plan_topics, topic_wishes
 from onceflow_processor.schema_check import check_schema
 from onceflow_schemas.failure import Misconfigured, Unavailable
 from onceflow_schemas.sql import queries
@@ -63,6 +64,22 @@ def read_lanes(connection: psycopg.Connection[Any]) -> LanesFound:
     with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
         rows = cursor.execute(queries("lane_setup")["lanes"]).fetchall()
     return LanesFound(len(rows), frozenset(topic_id for _, topic_id in rows))
+
+
+def plan_from_settings(
+    settings: TopicSettings, *, admin: KafkaAdmin, connection: psycopg.Connection[Any]
+) -> tuple[TopicPlan, tuple[TopicWish, ...]]:
+    """Compare topics and lanes with the settings; returns the plan and the wishes it was made from.
+
+    Raises:
+        Misconfigured: ``broker_refused``, or the database schema is not that of this release.
+        Unavailable: ``broker_unavailable``.
+    """
+    check_schema(connection)
+    wishes = topic_wishes(settings, brokers=admin.brokers())
+    found = read_topics(admin, [wish.name for wish in wishes])
+    lanes = read_lanes(connection)
+    return plan_topics(wishes, found, lanes=lanes, outcome_topic=settings.outcomes), wishes
 
 
 def apply_topics(

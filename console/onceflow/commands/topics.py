@@ -1,0 +1,83 @@
+"""``onceflow topics plan`` and ``onceflow topics apply``.
+
+Rule: ``plan`` changes nothing and says by its exit status whether something differs; ``apply`` does what ``plan``
+shows, and nothing of it when something is refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from onceflow.command_options import Config, Json, KafkaConfig, Set, setting_sources
+from onceflow.exit_codes import CHECK_FAILED, OK
+from onceflow.results import say, write_object, write_table
+
+if TYPE_CHECKING:
+    from onceflow.settings import SettingSources
+    from onceflow.topic_plan import Difference
+
+NEEDS = ("kafka.bootstrap.servers", "database.url")
+
+app = typer.Typer(help="The topics and their lanes.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@app.command()
+def plan(
+    *, config: Config = None, kafka_config: KafkaConfig = None, assignments: Set = None, as_json: Json = False
+) -> None:
+    """Show how topics and lanes differ from the settings."""
+    differences = _run(setting_sources(config=config, kafka_config=kafka_config, assignments=assignments), change=False)
+    _write(differences, as_json=as_json)
+    raise typer.Exit(CHECK_FAILED if differences else OK)
+
+
+@app.command()
+def apply(
+    *, config: Config = None, kafka_config: KafkaConfig = None, assignments: Set = None, as_json: Json = False
+) -> None:
+    """Make topics and lanes what the settings say."""
+    differences = _run(setting_sources(config=config, kafka_config=kafka_config, assignments=assignments), change=True)
+    _write(differences, as_json=as_json)
+    by_hand = any(one.action == "by_hand" for one in differences)
+    raise typer.Exit(CHECK_FAILED if by_hand else OK)
+
+
+def _run(sources: SettingSources, *, change: bool) -> tuple[Difference, ...]:
+    """Return what differed; with ``change`` it was mended."""
+    from onceflow.database import session
+    from onceflow.kafka_admin import KafkaAdmin
+    from onceflow.settings import load_settings
+    from onceflow.topics import apply_topics, plan_from_settings
+
+    settings = load_settings(sources, needs=NEEDS).settings
+    admin = KafkaAdmin(settings.kafka.properties)
+    with session(settings.database.url.get_secret_value(), role="topics") as connection:
+        found, wishes = plan_from_settings(settings.topics, admin=admin, connection=connection)
+        if change:
+            apply_topics(
+                found,
+                wishes,
+                admin=admin,
+                connection=connection,
+                outcome_topic=settings.topics.outcomes,
+                progress=say,
+            )
+    return found.differences
+
+
+def _write(differences: tuple[Difference, ...], *, as_json: bool) -> None:
+    if as_json:
+        for one in differences:
+            fields = ("subject", "what", "wanted", "found", "action", "note")
+            write_object({name: getattr(one, name) for name in fields})
+    elif differences:
+        columns = ("subject", "what", "wanted", "found", "action", "note")
+        rows = [
+            (one.subject, one.what, one.wanted, one.found, one.action.replace("_", " "), one.note)
+            for one in differences
+        ]
+        write_table(columns, rows)
+    else:
+        print("nothing differs: topics and lanes are as the settings say")

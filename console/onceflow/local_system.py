@@ -1,0 +1,147 @@
+"""The system of ``onceflow up``: which parts there are, what each of them is told, and what the ready file says.
+
+Rule: the parts see only what is written here.  Addresses and secrets of other installations, which may stand in the
+environment or in a settings file of this folder, never reach them.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onceflow.embedded import EmbeddedServices
+from onceflow.embedded.ports import claim_ports
+from onceflow.local_identity import ACCOUNT, KEY_ID, LocalIdentity
+from onceflow.settings import LoadedSettings, environment_for_child, process_environment
+from onceflow.settings_model import TopicSettings
+from onceflow.supervisor import ProcessPart
+
+HANDLERS = "onceflow.examples.payments:handlers"
+WEBHOOK_PATH = "/webhooks/stripe"
+READY_VERSION = 1
+PORT_GRACE_SECONDS = 2.0
+"""How long a part of the last time may still hold its port."""
+
+COMMANDS = {"bridge": "bridge", "processor": "process", "relay": "relay"}
+"""Part to command, in the order of their start."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSystem:
+    """What the parts of one ``onceflow up`` have in common.
+
+    Attributes:
+        loaded: the user's settings; their Kafka and database are not used.
+        live: ``--live`` was given.
+        services: started.
+        identity: of the data folder.
+        ports: by name: ``bridge``, and ``<part>_metrics``.
+        folder: where ``up`` was started, for the user's modules.
+    """
+
+    loaded: LoadedSettings = field(repr=False)
+    live: bool
+    services: EmbeddedServices = field(repr=False)
+    identity: LocalIdentity
+    ports: Mapping[str, int]
+    folder: Path
+
+    @property
+    def topics(self) -> TopicSettings:
+        """The topics for a single broker."""
+        return self.loaded.settings.topics.model_copy(update={"replication_factor": None, "min_insync_replicas": None})
+
+    @property
+    def webhook_secrets(self) -> str:
+        """The folder's own secret first, then those of the user (of ``stripe listen``, for instance)."""
+        given = self.loaded.given.get("stripe.webhook_secret")
+        own = f"local={self.identity.webhook_secret}"
+        return own if given is None else f"{own},{given.value}"
+
+    def part(self, name: str) -> ProcessPart:
+        """Return one of our services as a part that can be started."""
+        arguments = [sys.executable, "-P", "-m", "onceflow", COMMANDS[name]]
+        return ProcessPart(
+            name,
+            arguments=[*arguments, "--live"] if self.live else arguments,
+            environment=lambda: self.environment(name),
+            folder=self.folder,
+            state_file=self.state_file(name),
+            log=self.services.folder.logs / f"{name}.log",
+        )
+
+    def state_file(self, name: str) -> Path:
+        """Where a part says that it is ready."""
+        return self.services.folder.root / f"{name}.state.json"
+
+    def environment(self, name: str) -> dict[str, str]:
+        """Return the whole environment of a part."""
+        given = self.loaded.given
+        settings = self.loaded.settings
+        overrides: dict[str, Any] = {
+            "deployment.id": settings.deployment.id or self.identity.deployment,
+            "stripe.account": settings.stripe.account or ACCOUNT,
+            "stripe.webhook_secret": self.webhook_secrets,
+            "database.url": self.services.database_url,
+            "kafka.bootstrap.servers": self.services.kafka_bootstrap,
+            "bridge.port": self.ports["bridge"],
+            "processor.handlers": settings.processor.handlers or HANDLERS,
+            "metrics.port": self.ports[f"{name}_metrics"],
+            "logs.format": "json",
+            "runtime.parent_pid": os.getpid(),
+            "runtime.state_file": self.state_file(name),
+        }
+        if "attestation.keys" not in given:
+            overrides["attestation.keys"] = f"{KEY_ID}={self.identity.attestation_secret}"
+        if self.live:
+            overrides["stripe.mode"] = "live"
+        return environment_for_child(process_environment(), given, overrides=overrides)
+
+    def ready(self, states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Return the content of the ready file.
+
+        Args:
+            states: what each part says about itself, by name.
+        """
+        return {
+            "version": READY_VERSION,
+            "webhook_url": states["bridge"]["url"] + WEBHOOK_PATH,
+            "webhook_secret": self.identity.webhook_secret,
+            "kafka_bootstrap": self.services.kafka_bootstrap,
+            "database_url": self.services.database_url,
+            "event_topic": self.topics.events[0],
+            "outcome_topic": self.topics.outcomes,
+            "metrics_urls": {name: state["metrics_url"] for name, state in states.items() if "metrics_url" in state},
+            "pids": {name: state["pid"] for name, state in states.items()},
+        }
+
+
+def claim_all_ports(services: EmbeddedServices, *, bridge_port: int | None) -> dict[str, int]:
+    """Return a port for the bridge and for each part's metrics: those of the last time, as long as they are free.
+
+    Args:
+        services: with a claimed folder.
+        bridge_port: the user's choice; None or 0 for the remembered one.
+    """
+    names = ["bridge", *(f"{name}_metrics" for name in COMMANDS)]
+    ports = claim_ports(services.folder.root / "ports.json", names, grace_seconds=PORT_GRACE_SECONDS)
+    return ports | ({"bridge": bridge_port} if bridge_port else {})
+
+
+def prepare(system: LocalSystem, *, say: Callable[[str], None]) -> None:
+    """Bring the schema, the topics and the lanes to this release; harmless when they are."""
+    from onceflow.database import session  # noqa: PLC0415 - only a start pays for it
+    from onceflow.kafka_admin import KafkaAdmin  # noqa: PLC0415
+    from onceflow.migrations import migrate  # noqa: PLC0415
+    from onceflow.topics import apply_topics, plan_from_settings  # noqa: PLC0415
+
+    admin = KafkaAdmin({"bootstrap.servers": system.services.kafka_bootstrap})
+    with session(system.services.database_url, role="up") as connection:
+        migrate(connection, progress=say)
+        plan, wishes = plan_from_settings(system.topics, admin=admin, connection=connection)
+        outcome_topic = system.topics.outcomes
+        apply_topics(plan, wishes, admin=admin, connection=connection, outcome_topic=outcome_topic, progress=say)

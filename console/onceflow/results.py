@@ -1,0 +1,61 @@
+"""How commands write results, progress and failures.
+
+Rule: results go to standard output, everything else to standard error.  With ``--json`` a result is one object, a
+list is one object per line, and a failure is one object too, so that a script reads only one stream.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from onceflow_schemas.failure import Failure, Misconfigured
+
+
+def write_object(result: Mapping[str, Any]) -> None:
+    """Write one JSON object as one line."""
+    sys.stdout.write(json.dumps(result, default=str, ensure_ascii=False) + "\n")
+
+
+def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write aligned columns; bold titles where standard output is a terminal."""
+    from rich.console import Console  # noqa: PLC0415 - only a table pays for it
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console = Console(file=sys.stdout, highlight=False, width=PIPE_COLUMNS)
+    console.print(table)
+
+
+PIPE_COLUMNS = 400
+"""Into a pipe nothing is folded: a reader would have to put the pieces together again."""
+
+
+def say(line: str) -> None:
+    """Write one line of progress to standard error."""
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def write_failure(failure: Failure, *, as_json: bool) -> None:
+    """Write code, message, every fault and the next step."""
+    faults = failure.faults if isinstance(failure, Misconfigured) and len(failure.faults) > 1 else ()
+    if as_json:
+        error = {"code": failure.code, "message": failure.message, "hint": failure.hint}
+        write_object({"error": error | ({"faults": list(faults)} if faults else {})})
+        return
+    lines = [
+        f"error: {failure.code}: {failure.message}",
+        *(f"  - {fault}" for fault in faults),
+        f"hint: {failure.hint}",
+    ]
+    sys.stderr.write("\n".join(lines) + "\n")

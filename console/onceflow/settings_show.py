@@ -1,0 +1,74 @@
+"""The settings as rows that a person may see.
+
+Rule: a secret shows that it is set, and nothing of itself; of a database address all but the passwords is shown.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from onceflow.redaction import MASK, redacted
+from onceflow.settings import LoadedSettings
+from onceflow.settings_model import setting_names
+from onceflow.settings_sources import is_secret_setting
+
+
+class ShownSetting(NamedTuple):
+    """One row: ``value`` is masked where ``secret`` is true."""
+
+    name: str
+    value: str
+    source: str
+    secret: bool
+
+
+def shown_settings(loaded: LoadedSettings) -> list[ShownSetting]:
+    """Return a row for each setting in the order of the model, then for each Kafka property that is set.
+
+    A value that cannot be used is shown as it was given, since a person is looking for the mistake.
+    """
+    kafka = sorted(name for name in loaded.given if name.startswith("kafka."))
+    return [_shown(name, loaded) for name in (*setting_names(), *kafka)]
+
+
+def _shown(name: str, loaded: LoadedSettings) -> ShownSetting:
+    given = loaded.given.get(name)
+    secret = is_secret_setting(name)
+    if given is not None:
+        value, source = given.value, str(given.origin)
+    else:
+        section, _, field = name.partition(".")
+        value, source = getattr(getattr(loaded.settings, section), field), "default"
+        value = "" if secret else value
+    if secret:
+        return ShownSetting(name, _masked(name, value), source, secret=True)
+    return ShownSetting(name, redacted(_text(value)), source, secret=False)
+
+
+def _masked(name: str, value: Any) -> str:
+    if not value:
+        return ""
+    return _address_without_passwords(str(value)) if name == "database.url" else MASK
+
+
+def _address_without_passwords(url: str) -> str:
+    """Return what libpq reads in the address, with every password masked; only the mask when it reads nothing."""
+    from psycopg import ProgrammingError  # noqa: PLC0415 - only shown addresses pay for it
+    from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415
+
+    try:
+        parts = conninfo_to_dict(url)
+    except ProgrammingError:
+        return MASK
+    secret = ("password", "secret", "token")
+    return " ".join(f"{key}={MASK if any(word in key for word in secret) else value}" for key, value in parts.items())
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple | list):
+        return ",".join(str(part) for part in value)
+    return str(value)
