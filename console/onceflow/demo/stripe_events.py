@@ -117,7 +117,7 @@ def _notes(size: int, random: Random) -> Object:
         if size < METADATA_VALUE_CHARACTERS_MAX // 10:
             break
         length = min(size, METADATA_VALUE_CHARACTERS_MAX)
-        notes[f"note_{number:02d}"] = "".join(random.choices(objects.ALPHABET + " ", k=length)).strip()
+        notes[f"note_{number:02d}"] = random.randbytes(length // 2 + 1).hex()[:length]
         size -= length + 30
     return notes
 

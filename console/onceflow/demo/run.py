@@ -1,0 +1,127 @@
+"""The demo from its first line to its last: one webhook, two thousand with a death in each part, and the sum.
+
+Rule: whatever happens, the last line on standard output says ``demo: ok`` or ``demo: FAILED``, and nothing that the demo
+started is left behind.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from onceflow.demo.breaking import Breaker, Death, plan_deaths
+from onceflow.demo.counting import count, money_published, money_sent
+from onceflow.demo.delivery import StripeLikeSender
+from onceflow.demo.first_event import put_first, send_and_see
+from onceflow.demo.ledgers import read_ledgers, wait_until_settled
+from onceflow.demo.narration import Narrator
+from onceflow.demo.report import Report, write_failed, write_report
+from onceflow.demo.running_system import RunningSystem
+from onceflow.demo.traffic import REQUESTS, Plan, plan_traffic
+from onceflow_schemas.failure import Failure
+
+SEED_MAX = 10**6
+REQUESTS_PER_SECOND = 120.0
+"""Slow enough that every death falls into traffic, fast enough for a short demo; the road itself takes far more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoOptions:
+    """What the command line says.
+
+    ``environment``: of the child ``onceflow up``, without settings of any other installation.  ``folder``: keeps data
+    and logs when given; else they live in a temporary folder that is removed.
+    """
+
+    environment: Mapping[str, str]
+    seed: int | None = None
+    requests: int = REQUESTS
+    folder: Path | None = None
+    as_json: bool = False
+
+
+def run(options: DemoOptions) -> int:
+    """Run the demo; return 0 when the sum is right, else 1."""
+    seed = options.seed if options.seed is not None else random.randrange(SEED_MAX)  # noqa: S311 - only a name for a run
+    folder = options.folder or Path(tempfile.mkdtemp(prefix="onceflow-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    narrator = Narrator()
+    passed = False
+    try:
+        passed = _run(options, seed=seed, folder=folder, narrator=narrator)
+    except Failure as failure:
+        write_failed(f"{failure.code}: {failure.message}", as_json=options.as_json, seed=seed)
+    except KeyboardInterrupt:
+        write_failed("interrupted", as_json=options.as_json, seed=seed)
+    except Exception as error:  # noqa: BLE001 - the last line must be there whatever broke
+        write_failed(f"{type(error).__name__}: {error}", as_json=options.as_json, seed=seed)
+    finally:
+        if passed and options.folder is None:
+            shutil.rmtree(folder, ignore_errors=True)
+        elif not passed:
+            narrator.say(f"data and logs are kept in {folder}")
+    return 0 if passed else 1
+
+
+def _run(options: DemoOptions, *, seed: int, folder: Path, narrator: Narrator) -> bool:
+    began = time.monotonic()
+    plan = plan_traffic(seed=seed, now=int(time.time()), count=options.requests)
+    narrator.act(f"onceflow demo, seed {seed} (the same again: onceflow demo --seed {seed})")
+    narrator.say("starting PostgreSQL, Kafka, bridge, processor and relay (the first time Kafka is fetched, 45 MB)")
+    with RunningSystem(folder, environment=options.environment) as system:
+        ready = system.start()
+        narrator.say(f"all up: {ready.webhook_url.partition('/webhooks')[0]}/readyz")
+        sender = StripeLikeSender(lambda: (system.ready.webhook_url, system.ready.webhook_secret), seed=seed)
+        try:
+            deaths = _send_all(plan, seed=seed, system=system, sender=sender, narrator=narrator)
+            reason = _settle(system, narrator)
+        finally:
+            sender.abandon()
+        ledgers = read_ledgers(system.ready)
+        result = count(plan, sender.attempts, ledgers, unsettled=reason)
+        sums = (money_sent(plan), money_published(ledgers))
+        narrator.say("stopping everything")
+    report = Report(
+        seed=seed, seconds=time.monotonic() - began, count=result, deaths=deaths, sent=sums[0], published=sums[1]
+    )
+    write_report(report, as_json=options.as_json)
+    return report.ok
+
+
+def _send_all(
+    plan: Plan, *, seed: int, system: RunningSystem, sender: StripeLikeSender, narrator: Narrator
+) -> list[Death]:
+    """The first two acts; returns how each part died."""
+    narrator.act("Act 1: one webhook in, one outcome out")
+    first = put_first(plan)
+    seconds = send_and_see(first, ready=system.ready, sender=sender)
+    if seconds is None:
+        narrator.say(f"{first.type}: its outcome was not seen in time (the count will say whether it is lost)")
+    else:
+        narrator.say(f"{first.type}: from the request to the outcome in the topic {seconds * 1000:.0f} ms")
+    narrator.act(f"Act 2: {len(plan.requests)} webhooks, and each part is killed once on the way")
+    breaker = Breaker(system, plan_deaths(seed=seed, requests=len(plan.requests)), say=narrator.say)
+    pause = threading.Event()
+    with narrator:
+        for number, request in enumerate(plan.requests[1:], start=1):
+            breaker.before_request(number)
+            sender.send(request)
+            narrator.numbers(number, total=len(plan.requests), text=f"{sender.answered} answered 200")
+            pause.wait(1 / REQUESTS_PER_SECOND)
+        breaker.wait()
+        sender.finish()
+    return breaker.deaths
+
+
+def _settle(system: RunningSystem, narrator: Narrator) -> str | None:
+    narrator.act("Act 3: is the sum still right?")
+    narrator.say("waiting until every record is done and every outcome published")
+    reason = wait_until_settled(lambda: system.ready)
+    narrator.say("settled; counting from raw topics and tables" if reason is None else f"not settled: {reason}")
+    return reason
