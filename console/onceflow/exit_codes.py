@@ -6,7 +6,7 @@ held against ``docs/operating/exit-codes.md`` by a test.
 
 from __future__ import annotations
 
-from onceflow_schemas.failure import Failure, Misconfigured, Refused
+from onceflow_schemas.failure import Failure, Misconfigured, Refused, Unavailable
 
 OK = 0
 CHECK_FAILED = 1
@@ -24,6 +24,15 @@ MEANINGS = {
     DEPENDENCY: "Kafka, PostgreSQL or another dependency refused or is away",
 }
 
+
+class PartFailed(Unavailable):
+    """A part of ``onceflow up`` could not be started; ``exit_status`` is how its process ended, 0 when it did not."""
+
+    def __init__(self, message: str, *, exit_status: int) -> None:
+        super().__init__("service_failed", message)
+        self.exit_status = exit_status
+
+
 _SCHEMA_CODES = frozenset(
     {"schema_missing", "schema_behind", "schema_ahead", "schema_changed", "migration_failed", "lanes_missing"}
 )
@@ -32,6 +41,8 @@ _DEPENDENCY_CODES = frozenset({"broker_refused", "database_unsafe", "topic_missi
 
 def exit_code(failure: Failure) -> int:
     """Return the exit status of a command that ended with this failure."""
+    if isinstance(failure, PartFailed) and failure.exit_status in (SETTINGS, SCHEMA):
+        return failure.exit_status
     if isinstance(failure, Refused):
         return CHECK_FAILED
     if failure.code in _SCHEMA_CODES:

@@ -107,6 +107,7 @@ def read_settings(
         *(fault.text for fault in crossed if not bad.intersection(fault.names)),
         *missing_faults(needs, given=given, libpq_is_set=libpq_is_set),
         *_database_faults(settings, wanted="database.url" in needs),
+        *_client_faults(settings, given, wanted="kafka.bootstrap.servers" in needs),
     ]
     return LoadedSettings(settings, given, tuple(faults))
 
@@ -114,6 +115,12 @@ def read_settings(
 def process_environment() -> dict[str, str]:
     """Return the environment of this process, for children that shall inherit it."""
     return dict(os.environ)
+
+
+def forget_libpq_variables() -> None:
+    """Take libpq's variables out of this process: they are about another database than the embedded one."""
+    for name in [name for name in os.environ if name.startswith("PG")]:
+        del os.environ[name]
 
 
 def user_cache_folder() -> Path:
@@ -141,6 +148,13 @@ def environment_for_child(
             alias = next((alias for alias, setting in ALIASES.items() if setting == name), variable)
             child[alias] = _variable_text(value)
     return child
+
+
+def demo_environment() -> dict[str, str]:
+    """Return the environment of a child that shall know no settings but where this user's jars are kept."""
+    given = from_environment(os.environ).values
+    kept = {name: value for name, value in given.items() if name == "runtime.cache_folder"}
+    return environment_for_child(process_environment(), kept, overrides={})
 
 
 _OURS = {*ALIASES, *(f"{alias}_FILE" for alias in ALIASES)}
@@ -233,3 +247,11 @@ def _database_faults(settings: Settings, *, wanted: bool) -> list[str]:
     except ProgrammingError:
         return [_UNREADABLE_ADDRESS]
     return []
+
+
+def _client_faults(settings: Settings, given: Mapping[str, Given], *, wanted: bool) -> list[str]:
+    if not wanted:
+        return []
+    from onceflow.kafka_probe import probe_faults  # noqa: PLC0415 - only commands that use Kafka load its client
+
+    return probe_faults(settings.kafka, given)

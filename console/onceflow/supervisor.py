@@ -19,9 +19,10 @@ from typing import Any, Protocol
 
 from onceflow import supervision
 from onceflow.embedded.child_process import Command, log_since, log_size, open_log, start_child, stop_child
+from onceflow.exit_codes import PartFailed
 from onceflow.supervision import Track
 from onceflow_producer.lifetime import Lifetime, write_state
-from onceflow_schemas.failure import Failure, Unavailable
+from onceflow_schemas.failure import Failure
 
 POLL_SECONDS = 0.05
 START_SECONDS_MAX = 120.0
@@ -227,13 +228,16 @@ class Supervisor:
         self._start_by = now + START_SECONDS_MAX
 
     def run(self, lifetime: Lifetime) -> None:
-        """Keep everything running until the lifetime ends; the parts are still running then.
+        """Keep everything running until the lifetime ends, then stop the parts; the services belong to their owner.
 
         Raises:
-            Failure: a part cannot be started for the first time.
+            PartFailed: a part cannot be started for the first time.
         """
-        while not lifetime.wait(POLL_SECONDS):
-            self.look(time.monotonic())
+        try:
+            while not lifetime.wait(POLL_SECONDS):
+                self.look(time.monotonic())
+        finally:
+            self.end()
 
     def look(self, now: float) -> None:
         """Look at every part once and do what is due."""
@@ -245,7 +249,7 @@ class Supervisor:
             raise self._given_up(late[0], f"was not ready within {START_SECONDS_MAX:.0f} s")
 
     def end(self) -> None:
-        """Stop the parts in the order of their start, services excepted, which their owner stops."""
+        """Stop the parts in the order of their start; of a service only a start that is under way is waited for."""
         for path in self._ready_files:
             path.unlink(missing_ok=True)
         for part in sorted(self._parts, key=lambda one: isinstance(one, ServicePart)):
@@ -295,16 +299,8 @@ class Supervisor:
         if first:
             self._views.announced(content)
 
-    def _given_up(self, part: Part, how: str, *, code: int = 0) -> Failure:
+    def _given_up(self, part: Part, how: str, *, code: int = 0) -> PartFailed:
         words = part.last_words()
         shown = "\n".join(f"  | {line}" for line in words.splitlines())
         message = f"{part.name} {how}" + (f"; it said last:\n{shown}" if shown else "")
         return PartFailed(message, exit_status=code)
-
-
-class PartFailed(Unavailable):
-    """A part could not be started; ``exit_status`` is what its process said, 0 when it did not end."""
-
-    def __init__(self, message: str, *, exit_status: int) -> None:
-        super().__init__("service_failed", message)
-        self.exit_status = exit_status

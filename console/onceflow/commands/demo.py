@@ -1,7 +1,6 @@
 """``onceflow demo``: the whole road on this machine, with everything killed once, and the count.
 
-Rule: the demo is an outsider to the product; this command only hands it what the command line says and an environment in
-which no settings of another installation stand.
+Rule: the demo sees no settings of any other installation, whatever stands in the environment or in this folder.
 """
 
 from __future__ import annotations
@@ -13,23 +12,22 @@ import typer
 
 from onceflow.command_options import Json
 
+REQUESTS = 2_000
+
 
 def demo(
     *,
-    seed: Annotated[
-        int | None, typer.Option(min=0, help="Repeat a run: order, bodies and deaths follow from it.")
-    ] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Repeat the traffic and deaths of an earlier run.")] = None,
+    requests: Annotated[int, typer.Option("--requests", min=200, help="How many requests to send.")] = REQUESTS,
     data: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Keep data and logs here; a temporary folder when left out.")
+        Path | None, typer.Option("--data", metavar="DIR", help="Keep data and logs here; removed when left out.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Send 2,000 webhooks over a real Kafka and PostgreSQL, kill every part once, and count."""
     from onceflow.demo.run import DemoOptions, run
-    from onceflow.settings import environment_for_child, process_environment, user_cache_folder
+    from onceflow.settings import demo_environment, forget_libpq_variables
 
-    inherited = process_environment()
-    cache = inherited.get("ONCEFLOW_RUNTIME_CACHE_FOLDER") or user_cache_folder()
-    environment = environment_for_child(inherited, {}, overrides={"runtime.cache_folder": cache})
-    folder = data.absolute() if data is not None else None
-    raise typer.Exit(run(DemoOptions(environment=environment, seed=seed, folder=folder, as_json=as_json)))
+    forget_libpq_variables()
+    options = DemoOptions(environment=demo_environment(), seed=seed, requests=requests, folder=data, as_json=as_json)
+    raise typer.Exit(run(options))

@@ -19,7 +19,8 @@ from onceflow.results import say, write_object
 if TYPE_CHECKING:
     from onceflow.embedded import EmbeddedServices
     from onceflow.local_system import LocalSystem
-    from onceflow.settings import LoadedSettings
+    from onceflow.settings import LoadedSettings, SettingSources
+    from onceflow.supervisor import Supervisor
 
 DATA_FOLDER = Path(".onceflow")
 READY_FILE = "ready.json"
@@ -48,25 +49,37 @@ def up(
 ) -> None:
     """Start everything on this machine and keep it running until Ctrl-C."""
     del simulator  # This release has none; the flag is taken so that scripts need not change when it comes.
-    from onceflow.embedded import EmbeddedServices
-    from onceflow.settings import user_cache_folder
-
+    if ready_file is not None and not ready_file.absolute().parent.is_dir():
+        raise typer.BadParameter(f"the folder of --ready-file {ready_file} does not exist")
     flags = {"processor.handlers": ("--handlers", handlers), "bridge.port": ("--port", port)}
-    sources = setting_sources(config=config, kafka_config=None, assignments=assignments, live=live, flags=flags)
-    loaded = _settings(sources)
+    loaded = _settings(
+        setting_sources(config=config, kafka_config=None, assignments=assignments, live=live, flags=flags)
+    )
+
+    from onceflow.embedded import EmbeddedServices
+    from onceflow.settings import forget_libpq_variables, user_cache_folder
+    from onceflow_producer.lifetime import Lifetime
+
+    forget_libpq_variables()
     cache = loaded.settings.runtime.cache_folder or user_cache_folder()
     services = EmbeddedServices(data_dir=data, cache_dir=cache, progress=say)
     ready_files = [services.folder.root / READY_FILE, *([] if ready_file is None else [ready_file.absolute()])]
-    with _stop_signals():
-        services.start()
+    try:
+        with _term_as_interrupt():
+            services.start()
+    except KeyboardInterrupt:
+        say("stopped before everything was started")
+        return
+    with Lifetime() as lifetime:
         try:
-            _run(services, loaded, live=live, ready_files=ready_files, as_json=as_json)
+            _supervisor(services, loaded, live=live, ready_files=ready_files, as_json=as_json).run(lifetime)
         finally:
+            say(f"stopping ({lifetime.reason or 'failed'})")
             services.stop()
             say("stopped")
 
 
-def _settings(sources: Any) -> LoadedSettings:
+def _settings(sources: SettingSources) -> LoadedSettings:
     from onceflow.logs import configure
     from onceflow.settings import load_settings
 
@@ -78,24 +91,22 @@ def _settings(sources: Any) -> LoadedSettings:
     return loaded
 
 
-def _run(
+def _supervisor(
     services: EmbeddedServices, loaded: LoadedSettings, *, live: bool, ready_files: list[Path], as_json: bool
-) -> None:
+) -> Supervisor:
     from onceflow.local_identity import local_identity
     from onceflow.local_system import COMMANDS, LocalSystem, claim_all_ports, prepare
     from onceflow.supervisor import ServicePart, Supervisor, Views
-    from onceflow_producer.lifetime import Lifetime
 
     for path in ready_files:
         path.unlink(missing_ok=True)
     given_port = loaded.given.get("bridge.port")
-    ports = claim_all_ports(services, bridge_port=loaded.settings.bridge.port if given_port is not None else None)
     system = LocalSystem(
         loaded=loaded,
         live=live,
         services=services,
         identity=local_identity(services.folder.root),
-        ports=ports,
+        ports=claim_all_ports(services, bridge_port=None if given_port is None else loaded.settings.bridge.port),
         folder=Path.cwd(),
     )
     prepare(system, say=say)
@@ -117,18 +128,12 @@ def _run(
         announced=lambda content: _announce(content, system=system, ready_file=ready_files[-1], as_json=as_json),
     )
     running = [ServicePart("postgres", services.postgres), ServicePart("kafka", services.kafka)]
-    supervisor = Supervisor(running, parts, ready_files=ready_files, views=views)
-    with Lifetime() as lifetime:
-        try:
-            supervisor.run(lifetime)
-        finally:
-            say("stopping" if lifetime.reason is None else f"stopping ({lifetime.reason})")
-            supervisor.end()
+    return Supervisor(running, parts, ready_files=ready_files, views=views)
 
 
 @contextmanager
-def _stop_signals() -> Iterator[None]:
-    """Until the supervisor listens, SIGTERM ends a start as Ctrl-C does: what was started is stopped."""
+def _term_as_interrupt() -> Iterator[None]:
+    """While the services start, SIGTERM ends that as Ctrl-C does, and what was started is stopped again."""
     import signal
 
     def interrupt(_number: int, _frame: Any) -> None:
@@ -146,21 +151,21 @@ def _announce(content: Mapping[str, Any], *, system: LocalSystem, ready_file: Pa
         write_object(content)
         return
     handlers = system.loaded.settings.processor.handlers
+    example = "onceflow.examples.payments:handlers (the example; yours: --handlers module:name)"
     lines = [
         "",
         "onceflow is up.",
         "",
         f"  webhook     {content['webhook_url']}",
         f"  secret      {content['webhook_secret']}",
-        f"  handlers    {handlers or 'onceflow.examples.payments:handlers (the example; yours: --handlers module:name)'}",
+        f"  handlers    {handlers or example}",
         f"  topics      {content['event_topic']} -> {content['outcome_topic']} on {content['kafka_bootstrap']}",
-        "  database    schema onceflow; the address is in the ready file",
-        f"  ready file  {ready_file}",
+        f"  ready file  {ready_file} (all addresses, process ids and secrets)",
         f"  logs        {system.services.folder.logs}",
         "",
-        "Send it real test events:",
+        "Send it test events of your own Stripe account:",
         f"  stripe listen --forward-to {content['webhook_url'].removeprefix('http://')}",
-        "  (start up with STRIPE_WEBHOOK_SECRET=$(stripe listen --print-secret), so that its signatures are known)",
+        "  (start `onceflow up` with STRIPE_WEBHOOK_SECRET=$(stripe listen --print-secret), so that it knows them)",
         "",
         "Ctrl-C stops everything; the data stays.",
     ]
