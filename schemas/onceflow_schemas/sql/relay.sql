@@ -45,10 +45,14 @@ SELECT seq, ce_id FROM onceflow.outcome WHERE lane = %(lane)s AND seq BETWEEN %(
 
 -- name: outcome_page
 -- The next rows of a lane, bounded in number and in bytes: a row is taken while those before it are below the limit.
--- octet_length of a stored value does not fetch it.  Index: primary key of outcome (its order is the order of commits).
-SELECT lane, seq, outcome_id, revision, ce_id, type, key, value, headers::text, cause, withheld, created_at
+-- octet_length of a stored value does not fetch it.  Texts are made into their final bytes here: the server does it
+-- five times faster than the relay, and beside it.  Index: primary key of outcome (its order is the order of commits).
+SELECT lane, seq, convert_to(outcome_id::text, 'UTF8'), revision, convert_to(ce_id::text, 'UTF8'), type,
+       convert_to(key, 'UTF8'), value, headers::text, convert_to(cause, 'UTF8'), withheld,
+       convert_to(to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), 'UTF8')
 FROM (
-    SELECT outcome.*, sum(octet_length(value)) OVER (ORDER BY seq) - octet_length(value) AS bytes_before
+    SELECT outcome.*,
+           sum(octet_length(value)) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) - octet_length(value) AS bytes_before
     FROM (
         SELECT * FROM onceflow.outcome
         WHERE lane = %(lane)s AND seq > %(after_seq)s

@@ -1,0 +1,183 @@
+"""What the relay reads from and writes to PostgreSQL.
+
+Rule: every write names the lease's token and is checked on the server in the same statement; rows of a lane are read
+in the order of their sequence, which is the order in which they were committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from onceflow_processor.relay.cursor import Lane
+from onceflow_processor.relay.encoding import StoredOutcome
+from onceflow_processor.sqlstates import Meaning, meaning_of
+from onceflow_schemas.failure import LeaseLost, Misconfigured, Unavailable
+from onceflow_schemas.sql import queries
+
+CONNECT_TIMEOUT_SECONDS: Final = 5
+LOCK_TIMEOUT_MS: Final = 2_000
+STATEMENT_TIMEOUT_MS: Final = 5_000
+KEEPALIVE_IDLE_SECONDS: Final = 5
+KEEPALIVE_INTERVAL_SECONDS: Final = 2
+KEEPALIVE_COUNT: Final = 3
+TCP_USER_TIMEOUT_MS: Final = 10_000
+"""With the three above: a host that vanished is noticed within about ten seconds."""
+
+PREPARE_AFTER: Final = 5
+_FENCED: Final = "OF005"
+_AWAY: Final = frozenset({Meaning.AWAY, Meaning.RERUN, Meaning.LANE})
+_SQL = queries("relay")
+
+
+@dataclass(frozen=True, slots=True)
+class LaneRow:
+    """A row of ``onceflow.lane``."""
+
+    lane: int
+    head: int
+    published: int
+    topic_id: str
+    state: str
+    detail: str
+
+    @property
+    def numbers(self) -> Lane:
+        """What a verdict needs of it."""
+        return Lane(self.head, self.published)
+
+
+def connect(database_url: str, *, role: str, prepared: bool) -> psycopg.Connection[Any]:
+    """Open an autocommit connection.
+
+    Args:
+        database_url: given to libpq as it is.
+        role: the application name, unless the address has its own.
+        prepared: False behind a pooler without prepared statements.
+
+    Raises:
+        Unavailable: the database does not answer.
+        Misconfigured: libpq cannot read the address.
+    """
+    try:
+        return psycopg.connect(
+            database_url,
+            autocommit=True,
+            connect_timeout=CONNECT_TIMEOUT_SECONDS,
+            fallback_application_name=role,
+            prepare_threshold=PREPARE_AFTER if prepared else None,
+            keepalives=1,
+            keepalives_idle=KEEPALIVE_IDLE_SECONDS,
+            keepalives_interval=KEEPALIVE_INTERVAL_SECONDS,
+            keepalives_count=KEEPALIVE_COUNT,
+            tcp_user_timeout=TCP_USER_TIMEOUT_MS,
+        )
+    except psycopg.OperationalError as error:
+        raise Unavailable("database_unavailable", f"PostgreSQL does not answer ({type(error).__name__})") from error
+    except psycopg.ProgrammingError:
+        # The address is not shown, nor kept as a cause: it may hold a password.
+        raise Misconfigured("settings_invalid", "database.url is not an address that libpq can read") from None
+
+
+@contextmanager
+def database_failures() -> Iterator[None]:
+    """Turn errors of the database into failures by who must act; bugs stay what they are.
+
+    Raises:
+        LeaseLost: the lease has another token now.
+        Unavailable: the database is away, busy, or has moved a lane under us; look again later.
+        Misconfigured: the tables are missing.
+    """
+    try:
+        yield
+    except psycopg.errors.UndefinedTable as error:
+        raise Misconfigured("schema_missing", "the database has no onceflow tables") from error
+    except psycopg.Error as error:
+        if error.sqlstate == _FENCED:
+            raise LeaseLost("fenced", "another relay holds the lease") from error
+        if meaning_of(error) in _AWAY:
+            raise Unavailable(
+                "database_unavailable", f"PostgreSQL: {error.sqlstate or type(error).__name__}"
+            ) from error
+        raise
+
+
+class LaneStore:
+    """Lanes and outcomes of one database, over one connection that belongs to the calling thread."""
+
+    def __init__(self, connection: psycopg.Connection[Any], *, lease_name: str) -> None:
+        assert connection.autocommit, "reads must not leave a transaction open"
+        self._connection = connection
+        self._lease_name = lease_name
+        self._limits = {"lock_timeout": str(LOCK_TIMEOUT_MS), "statement_timeout": str(STATEMENT_TIMEOUT_MS)}
+
+    def lanes(self) -> list[LaneRow]:
+        """Return all lanes in their order."""
+        return [LaneRow(*row) for row in self._read("lanes", {})]
+
+    def ids(self, asked: Iterable[tuple[int, int]]) -> dict[int, dict[int, UUID]]:
+        """Return the record ids of rows: lane -> sequence -> id, for the (lane, sequence) pairs that exist."""
+        pairs = list(asked)
+        given = {"lanes": [lane for lane, _ in pairs], "seqs": [seq for _, seq in pairs]}
+        found: dict[int, dict[int, UUID]] = {lane: {} for lane, _ in pairs}
+        for lane, seq, ce_id in self._read("lane_ids", given):
+            found[lane][seq] = ce_id
+        return found
+
+    def ids_between(self, lane: int, *, first_seq: int, last_seq: int) -> dict[int, UUID]:
+        """Return the record ids of a stretch of a lane, both ends included."""
+        given = {"lane": lane, "first_seq": first_seq, "last_seq": last_seq}
+        return dict(self._read("lane_ids_between", given))
+
+    def page(self, lane: int, *, after_seq: int, rows_max: int, bytes_max: int) -> list[StoredOutcome]:
+        """Return the next rows of a lane.
+
+        Args:
+            lane: the lane.
+            after_seq: the last sequence that is done.
+            rows_max: the most rows.
+            bytes_max: rows are added while the values before them are smaller than this together.
+        """
+        given = {"lane": lane, "after_seq": after_seq, "rows_max": rows_max, "bytes_max": bytes_max}
+        return [StoredOutcome(*row) for row in self._read("outcome_page", given)]
+
+    def mark_published(self, token: int, seqs: Mapping[int, int]) -> None:
+        """Write how far lanes are published.
+
+        Args:
+            token: of the lease.
+            seqs: lane -> last published sequence.
+
+        Raises:
+            LeaseLost: another relay holds the lease; nothing was written.
+            Unavailable: the database is away, or a sequence would leave its bounds; nothing or all was written.
+        """
+        given = {"lanes": list(seqs), "seqs": list(seqs.values())}
+        self._write("mark_published", {"token": token, **given})
+
+    def set_state(self, token: int, row: LaneRow, *, state: str, detail: str) -> bool:
+        """Change a lane's state from the one that was read; False when it was changed meanwhile.
+
+        Raises:
+            LeaseLost: another relay holds the lease.
+            Unavailable: the database is away.
+        """
+        given = {"lane": row.lane, "from_state": row.state, "state": state, "detail": detail}
+        return self._write("set_lane_state", {"token": token, **given}) == 1
+
+    def _read(self, name: str, given: Mapping[str, object]) -> list[tuple[Any, ...]]:
+        with database_failures(), self._connection.cursor(binary=True, row_factory=tuple_row) as cursor:
+            return cursor.execute(_SQL[name], given).fetchall()
+
+    def _write(self, name: str, given: Mapping[str, object]) -> int:
+        """Run one statement with its limits; all of it is sent at once, so that a stopped process holds no lock."""
+        with database_failures(), self._connection.pipeline(), self._connection.transaction():
+            self._connection.execute(_SQL["limits"], self._limits)
+            cursor = self._connection.execute(_SQL[name], {"name": self._lease_name, **given})
+        return cursor.rowcount

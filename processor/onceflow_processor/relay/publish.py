@@ -1,0 +1,228 @@
+"""One Kafka transaction: records of one or several lanes, and the cursors that say so.
+
+Rule: records and cursors become visible together or not at all.  The cursor is committed with the real next offset,
+so the records' reports are waited for first.  After any doubt (a timeout, a fence, an error in commit or abort) the
+producer is not used again: librdkafka has no KIP-890, so a late end of one transaction could hit the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from onceflow_processor.relay.cursor import Mark, encode_metadata
+from onceflow_processor.relay.encoding import Prepared
+from onceflow_processor.relay.kafka_clients import TRANSACTION_TIMEOUT_MS, broker_failures
+from onceflow_schemas.failure import Unavailable, Uncertain
+
+INIT_SLICE_SECONDS: Final = 2.0
+"""The lease is kept between slices, so that a slow start of the broker does not cost it."""
+INIT_SLICES_MAX: Final = 15
+SEND_SECONDS_MAX: Final = 9.0
+COMMIT_SECONDS_MAX: Final = 8.0
+ABORT_SECONDS_MAX: Final = 5.0
+FLUSH_SLICE_SECONDS: Final = 0.5
+QUEUE_WAIT_SECONDS: Final = 0.05
+assert (SEND_SECONDS_MAX + COMMIT_SECONDS_MAX) * 1000 < TRANSACTION_TIMEOUT_MS, "the broker must not end it first"
+
+ROW_FAULTS: Final = frozenset(
+    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
+)
+"""Answers about a record; every other error is about the broker, however often it comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A lane's record that Kafka does not take.  ``seq`` is None when it is somewhere among the lane's records."""
+
+    seq: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The transaction was committed.  ``refused`` lanes were published up to the record before the refused one."""
+
+    cursors: Mapping[int, Mark]
+    refused: Mapping[int, Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """The transaction was aborted for the records of these lanes; nothing was published."""
+
+    refused: Mapping[int, Refusal]
+
+
+@dataclass(slots=True)
+class _Reports:
+    """What the delivery reports of one transaction said."""
+
+    ends: dict[int, int] = field(default_factory=dict)
+    faults: dict[int, KafkaError] = field(default_factory=dict)
+    broker_error: KafkaError | None = None
+
+    def take(self, error: KafkaError | None, message: Message) -> None:
+        """Note one report; within a partition they come in the order of their offsets."""
+        partition = message.partition()
+        assert partition is not None
+        if error is None:
+            offset = message.offset()
+            assert offset is not None
+            self.ends[partition] = offset + 1
+        elif error.code() in ROW_FAULTS:
+            self.faults.setdefault(partition, error)
+        else:
+            self.broker_error = error
+
+
+class Publisher:
+    """The transactional producer of one term.
+
+    Args:
+        producer: a new one; thrown away with this object.
+        topic: the outcome topic.
+        group_metadata: of the relay's group, from a consumer.
+        keep_lease: called while something is waited for; raises when the lease is lost.
+        lease_seconds: how long the lease may still be trusted.
+    """
+
+    def __init__(
+        self,
+        producer: Producer,
+        *,
+        topic: str,
+        group_metadata: Any,
+        keep_lease: Callable[[], None],
+        lease_seconds: Callable[[], float],
+    ) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._group_metadata = group_metadata
+        self._keep_lease = keep_lease
+        self._lease_seconds = lease_seconds
+
+    def start(self) -> None:
+        """Fence every former relay and abort the transaction that one may have left open.
+
+        Raises:
+            Unavailable: the broker did not answer in time.
+            LeaseLost: the lease was lost meanwhile.
+        """
+        for attempt in range(1, INIT_SLICES_MAX + 1):
+            self._keep_lease()
+            try:
+                with broker_failures():
+                    self._producer.init_transactions(self._bounded(INIT_SLICE_SECONDS))
+            except Unavailable as failure:
+                cause = failure.__cause__
+                again = isinstance(cause, KafkaException) and cause.args[0].retriable()
+                if not again or attempt == INIT_SLICES_MAX:
+                    raise
+            else:
+                return
+
+    def publish(
+        self, batches: Mapping[int, Sequence[Prepared]], *, recommit: Mapping[int, Mark] | None = None
+    ) -> Published | Aborted:
+        """Publish records of lanes, each lane's in order, in one transaction.
+
+        Args:
+            batches: lane -> its next records, at least one each.
+            recommit: cursors of other lanes that are only written again.
+
+        Raises:
+            Unavailable: nothing was published; the producer must be thrown away.
+            Uncertain: the answer to the commit was lost; the cursor decides after a new ``init_transactions``.
+            LeaseLost: nothing was published; the producer must be thrown away.
+        """
+        with broker_failures():
+            self._producer.begin_transaction()
+        reports = _Reports()
+        sent, refused = self._send(batches, reports)
+        if reports.faults:
+            self._abort()
+            return Aborted({lane: Refusal(None, error.name()) for lane, error in reports.faults.items()})
+        cursors = {lane: Mark(reports.ends[lane], last.seq, UUID(last.ce_id.decode())) for lane, last in sent.items()}
+        everything = {**(recommit or {}), **cursors}
+        if everything:
+            self._commit(everything)
+        else:
+            self._abort()
+        return Published(cursors, refused)
+
+    def close(self) -> None:
+        """Throw the producer away without waiting for what it still holds."""
+        self._producer.purge()
+        self._producer.flush(0)
+
+    def _send(
+        self, batches: Mapping[int, Sequence[Prepared]], reports: _Reports
+    ) -> tuple[dict[int, Prepared], dict[int, Refusal]]:
+        """Hand all records over and wait for their reports; a record that the client refuses ends its lane's batch."""
+        give_up_at = time.monotonic() + SEND_SECONDS_MAX
+        sent: dict[int, Prepared] = {}
+        refused: dict[int, Refusal] = {}
+        for lane, records in batches.items():
+            for record in records:
+                error = self._hand_over(lane, record, reports=reports, give_up_at=give_up_at)
+                if error is not None:
+                    refused[lane] = Refusal(record.seq, error.name())
+                    break
+                sent[lane] = record
+        while len(self._producer) and self._producer.flush(FLUSH_SLICE_SECONDS):
+            self._wait_on(give_up_at)
+        # A transaction that failed for one record ends the others' too, so a record's fault is looked at first.
+        if reports.broker_error is not None and not reports.faults:
+            raise Unavailable("broker_unavailable", f"Kafka: {reports.broker_error.name()} in a delivery report")
+        return sent, refused
+
+    def _hand_over(self, lane: int, record: Prepared, *, reports: _Reports, give_up_at: float) -> KafkaError | None:
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic, record.value, record.key, lane, on_delivery=reports.take, headers=record.headers
+                )
+            except BufferError:
+                self._producer.poll(QUEUE_WAIT_SECONDS)
+                self._wait_on(give_up_at)
+            except KafkaException as error:
+                reason = error.args[0]
+                if reason.code() in ROW_FAULTS:
+                    return reason  # type: ignore[no-any-return]
+                raise Unavailable("broker_unavailable", f"Kafka: {reason.name()} while producing") from error
+            else:
+                return None
+
+    def _wait_on(self, give_up_at: float) -> None:
+        self._keep_lease()
+        if time.monotonic() > give_up_at:
+            raise Unavailable("broker_unavailable", "Kafka did not confirm the records in time")
+
+    def _commit(self, cursors: Mapping[int, Mark]) -> None:
+        self._keep_lease()
+        offsets = [
+            TopicPartition(self._topic, lane, mark.next_offset, metadata=encode_metadata(mark))
+            for lane, mark in cursors.items()
+        ]
+        give_up_at = time.monotonic() + self._bounded(COMMIT_SECONDS_MAX)
+        with broker_failures():
+            self._producer.send_offsets_to_transaction(offsets, self._group_metadata, self._bounded(COMMIT_SECONDS_MAX))
+        try:
+            self._producer.commit_transaction(max(give_up_at - time.monotonic(), 0.001))
+        except KafkaException as error:
+            reason = error.args[0]
+            raise Uncertain("commit_uncertain", f"Kafka: {reason.name()} in commit_transaction") from error
+
+    def _abort(self) -> None:
+        with broker_failures():
+            self._producer.abort_transaction(self._bounded(ABORT_SECONDS_MAX))
+
+    def _bounded(self, seconds: float) -> float:
+        """Return a wait that ends before the lease may no longer be trusted."""
+        return max(min(seconds, self._lease_seconds()), 0.001)

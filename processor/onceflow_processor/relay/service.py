@@ -1,0 +1,242 @@
+"""The relay as a process: wait for the lease, serve terms, go on alone after every fault, drain, end.
+
+Rule: a dependency that is away costs time and nothing else: the term ends, its lease is given up, and the next one
+begins with a new connection and a new producer.  Only settings that cannot work end the process, at its start.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import structlog
+from prometheus_client import start_http_server
+
+from onceflow_processor.relay.inspection import check_shape
+from onceflow_processor.relay.kafka_clients import Refusals
+from onceflow_processor.relay.lane_store import LaneStore, connect, database_failures
+from onceflow_processor.relay.lease import TTL_SECONDS_MIN, Lease, lease_name
+from onceflow_processor.relay.metrics import RelayMetrics
+from onceflow_processor.relay.session import Session, SessionSettings
+from onceflow_processor.relay.topic_tail import TopicTail
+from onceflow_processor.schema_check import check_schema
+from onceflow_producer.lifetime import Lifetime, write_state
+from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured, Unavailable
+
+ROLE: Final = "onceflow-relay"
+START_SECONDS_MAX: Final = 10.0
+BACKOFF_SECONDS_FIRST: Final = 0.2
+BACKOFF_SECONDS_MAX: Final = 5.0
+STANDBY_SECONDS_MAX: Final = 1.0
+"""A relay without the lease asks at least this often whether it has become free."""
+
+_log = structlog.get_logger("onceflow.relay")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelayOptions:
+    """How a relay runs.
+
+    Args:
+        kafka: librdkafka properties, ``bootstrap.servers`` among them.
+        database_url: given to libpq as it is.
+        deployment: id of the deployment, for ``ce_source``.
+        outcome_topic: lane n is partition n of it.
+        group: where cursors are kept; nobody else may commit there.
+        transactional_id: one per outcome topic; a second relay with it fences the first.
+        owner: who we are, for people who look at table ``lease``.
+        lease_ttl_seconds: how long a dead relay is waited for; at least 2.
+        batch_records_max: records in one Kafka transaction.
+        poll_seconds: wait after a look that found nothing new.
+        metrics_host: address of the metrics page.
+        metrics_port: its port; 0 takes a free one.
+        state_file: written when ready; None for nowhere.
+        parent_pid: end when this process is no longer our parent; None to live without one.
+        prepared: False behind a pooler without prepared statements.
+    """
+
+    kafka: Mapping[str, object] = field(repr=False)
+    database_url: str = field(repr=False)
+    deployment: str
+    outcome_topic: str
+    group: str
+    transactional_id: str
+    owner: str
+    lease_ttl_seconds: float = 8.0
+    batch_records_max: int = 5_000
+    poll_seconds: float = 0.03
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
+    state_file: Path | None = None
+    parent_pid: int | None = None
+    prepared: bool = True
+
+
+def run(options: RelayOptions) -> int:
+    """Relay outcomes until asked to stop; return the exit code, 0 after a clean drain.
+
+    Raises:
+        Misconfigured: the options, the schema, the topic or the lanes cannot work, or the broker refuses our
+            credentials, before the relay was ever ready.
+    """
+    _check(options)
+    metrics = RelayMetrics()
+    try:
+        server, thread = start_http_server(options.metrics_port, options.metrics_host, registry=metrics.registry)
+    except OSError as error:
+        place = f"{options.metrics_host}:{options.metrics_port}"
+        raise Misconfigured("port_in_use", f"the metrics cannot be served on {place}") from error
+    try:
+        with Lifetime(parent_pid=options.parent_pid) as lifetime:
+            url = f"http://{options.metrics_host}:{server.server_port}/metrics"
+            _Relay(options, lifetime=lifetime, metrics=metrics, metrics_url=url).serve()
+            _log.info("relay_stopped", reason=lifetime.reason)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    return 0
+
+
+def _check(options: RelayOptions) -> None:
+    """Refuse numbers that cannot work, all at once."""
+    faults = []
+    if options.lease_ttl_seconds < TTL_SECONDS_MIN:
+        faults.append(f"relay.lease_ttl_seconds must be at least {TTL_SECONDS_MIN:g}")
+    if options.batch_records_max < 1:
+        faults.append("relay.batch_records_max must be at least 1")
+    if options.poll_seconds <= 0:
+        faults.append("relay.poll_seconds must be above 0")
+    if faults:
+        raise Misconfigured("settings_invalid", "; ".join(faults), faults=tuple(faults))
+
+
+class _Relay:
+    """The loop around the terms."""
+
+    def __init__(self, options: RelayOptions, *, lifetime: Lifetime, metrics: RelayMetrics, metrics_url: str) -> None:
+        self._options, self._lifetime, self._metrics, self._metrics_url = options, lifetime, metrics, metrics_url
+        self._ready = False
+        self._failures = 0
+        self._refusals = Refusals()
+        self._settings = SessionSettings(
+            kafka=options.kafka,
+            deployment=options.deployment,
+            outcome_topic=options.outcome_topic,
+            group=options.group,
+            transactional_id=options.transactional_id,
+            batch_records_max=options.batch_records_max,
+        )
+
+    def serve(self) -> None:
+        """Serve terms until asked to stop."""
+        while not self._lifetime.stopping:
+            try:
+                self._serve_once()
+            except LeaseLost as failure:
+                self._note(failure)
+            except Misconfigured as failure:
+                if not self._ready:
+                    raise
+                self._note(failure)
+                self._wait_after_failure()
+            except Failure as failure:
+                if not self._ready and self._refusals.last is not None:
+                    message = f"Kafka refused the relay's credentials: {self._refusals.last}"
+                    raise Misconfigured("broker_refused", message) from failure
+                self._note(failure)
+                self._wait_after_failure()
+
+    def _serve_once(self) -> None:
+        options = self._options
+        connection = connect(options.database_url, role=ROLE, prepared=options.prepared)
+        try:
+            with database_failures():
+                check_schema(connection)
+            name = lease_name(options.outcome_topic)
+            store = LaneStore(connection, lease_name=name)
+            self._check_topic(store)
+            self._say_ready()
+            lease = Lease(
+                connection,
+                name=name,
+                owner=options.owner,
+                ttl_seconds=options.lease_ttl_seconds,
+                clock=time.monotonic,
+            )
+            while not self._lifetime.stopping:
+                if lease.acquire():
+                    with self._term(lease):
+                        self._serve_term(store, lease)
+                else:
+                    self._lifetime.wait(min(STANDBY_SECONDS_MAX, options.lease_ttl_seconds / 2))
+        finally:
+            connection.close()
+
+    @contextmanager
+    def _term(self, lease: Lease) -> Iterator[None]:
+        """Count a term, and give the lease up after it: another relay may be able to do what we cannot."""
+        self._metrics.terms.inc()
+        self._metrics.active.set(1)
+        _log.info("relay_active", token=lease.token)
+        try:
+            yield
+        finally:
+            self._metrics.active.set(0)
+            with suppress(Unavailable):
+                lease.release()
+
+    def _serve_term(self, store: LaneStore, lease: Lease) -> None:
+        session = Session(
+            self._settings,
+            store=store,
+            lease=lease,
+            metrics=self._metrics,
+            refusals=self._refusals,
+            clock=time.monotonic,
+        )
+        try:
+            session.open()
+            while not self._lifetime.stopping:
+                moved = session.step()
+                self._failures = 0
+                if not moved:
+                    self._lifetime.wait(self._options.poll_seconds)
+        finally:
+            session.close()
+
+    def _check_topic(self, store: LaneStore) -> None:
+        options = self._options
+        with TopicTail(
+            options.kafka,
+            topic=options.outcome_topic,
+            group=options.group,
+            deadline_seconds=START_SECONDS_MAX,
+            refusals=self._refusals,
+        ) as tail:
+            facts = tail.facts()
+        check_shape(store.lanes(), facts, topic=options.outcome_topic)
+
+    def _say_ready(self) -> None:
+        if self._ready:
+            return
+        self._ready = True
+        if self._options.state_file is not None:
+            write_state(self._options.state_file, {"pid": os.getpid(), "metrics_url": self._metrics_url})
+        _log.info("relay_ready", metrics_url=self._metrics_url)
+
+    def _note(self, failure: Failure) -> None:
+        self._metrics.failures.labels(failure.code).inc()
+        _log.warning("relay_term_ended", code=failure.code, message=failure.message, hint=failure.hint)
+
+    def _wait_after_failure(self) -> None:
+        """Wait longer after each failure in a row, with jitter, so that many relays do not come back at once."""
+        limit = min(BACKOFF_SECONDS_FIRST * 2 ** min(self._failures, 10), BACKOFF_SECONDS_MAX)
+        self._failures += 1
+        self._lifetime.wait(random.uniform(limit / 2, limit))  # noqa: S311 - jitter needs no secrecy

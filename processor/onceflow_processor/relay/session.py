@@ -1,0 +1,331 @@
+"""One term of one relay: from taking the lease until anything is in doubt.
+
+Rule: a term begins with ``init_transactions``, which fences every former relay and aborts its open transaction, and
+only then looks where each lane stands.  Whatever is in doubt later (a timeout, a fence, a lost answer) ends the term:
+the next one begins with a new producer and a new look, so no answer is ever guessed.  A lane that disagrees, or whose
+next row cannot be published, stands still alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, assert_never
+
+import structlog
+
+from onceflow_processor.relay.cursor import Agrees, Code, Disagrees, Mark, Unsettled
+from onceflow_processor.relay.encoding import Encoder, Prepared, Unencodable
+from onceflow_processor.relay.inspection import Inspected, inspect
+from onceflow_processor.relay.kafka_clients import Refusals, open_producer, open_reader
+from onceflow_processor.relay.lane_store import LaneRow, LaneStore
+from onceflow_processor.relay.lease import Lease
+from onceflow_processor.relay.metrics import RelayMetrics, TransactionResult
+from onceflow_processor.relay.publish import Aborted, Published, Publisher
+from onceflow_processor.relay.topic_tail import TopicTail
+from onceflow_producer.topic_limit import read_topic_bytes
+from onceflow_schemas.failure import Failure, Uncertain, hint_for
+
+LOOK_SECONDS_MAX: Final = 60.0
+"""For one comparison of all lanes; the lease is kept meanwhile."""
+LOOK_AGAIN_SECONDS: Final = 30.0
+"""A lane that stands still is looked at again: a person may have mended what was wrong."""
+UNSETTLED_SECONDS: Final = 1.0
+RECOMMIT_SECONDS: Final = 86_400.0
+"""Kafka forgets the offsets of a group without members (after 7 days by default), so quiet lanes are written again."""
+PAGE_BYTES_MAX: Final = 16_000_000
+"""Values in one transaction, and so in memory, are at most about twice this."""
+
+_log = structlog.get_logger("onceflow.relay")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What every term of this process needs to know; see ``RelayOptions``."""
+
+    kafka: Mapping[str, object]
+    deployment: str
+    outcome_topic: str
+    group: str
+    transactional_id: str
+    batch_records_max: int
+
+
+@dataclass(slots=True)
+class _OpenLane:
+    """A lane that is being published: the last published sequence, and how many rows may go into one transaction."""
+
+    seq: int
+    cursor: Mark | None
+    committed_at: float | None
+    rows_max: int
+
+
+class Session:
+    """One term.  ``open`` first, then ``step`` again and again, ``close`` at the end.
+
+    Args:
+        settings: the process's own.
+        store: lanes and outcomes.
+        lease: held by us.
+        metrics: the process's own.
+        refusals: told of refused credentials.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        settings: SessionSettings,
+        *,
+        store: LaneStore,
+        lease: Lease,
+        metrics: RelayMetrics,
+        refusals: Refusals,
+        clock: Callable[[], float],
+    ) -> None:
+        self._settings, self._store, self._lease = settings, store, lease
+        self._metrics, self._refusals, self._clock = metrics, refusals, clock
+        self._encoder = Encoder(deployment=settings.deployment)
+        self._publisher: Publisher | None = None
+        self._open: dict[int, _OpenLane] = {}
+        self._states: dict[int, str] = {}
+        self._look_at: dict[int, float] = {}
+
+    def open(self) -> None:
+        """Fence former relays, then look where each lane stands.
+
+        Raises:
+            Unavailable, LeaseLost, Misconfigured: as ``Publisher.start`` and ``inspect``.
+        """
+        settings = self._settings
+        producer = open_producer(
+            settings.kafka,
+            transactional_id=settings.transactional_id,
+            record_bytes_max=read_topic_bytes(settings.kafka, settings.outcome_topic),
+            refusals=self._refusals,
+        )
+        self._publisher = Publisher(
+            producer,
+            topic=settings.outcome_topic,
+            group_metadata=self._group_metadata(),
+            keep_lease=self._lease.keep,
+            lease_seconds=self._lease.remaining_seconds,
+        )
+        self._publisher.start()
+        self._look(None)
+
+    def step(self) -> bool:
+        """Publish what is there, once; True when anything was published.
+
+        Raises:
+            Unavailable, Uncertain, LeaseLost: the term is over.
+        """
+        self._lease.keep()
+        rows = self._store.lanes()
+        self._metrics.show_lanes(rows)
+        self._follow(rows)
+        self._recommit()
+        due = {row.lane: row for row in rows if row.lane in self._open and row.head > self._open[row.lane].seq}
+        whole = [lane for lane in due if self._open[lane].rows_max >= self._settings.batch_records_max]
+        # A lane in which a bad row is searched gets transactions of its own, so that it holds up nobody.
+        searched = [[lane] for lane in due if lane not in whole]
+        moved = False
+        for lanes in [whole, *searched]:
+            moved = self._publish([due[lane] for lane in lanes]) or moved
+        return moved
+
+    def close(self) -> None:
+        """Throw the producer away; an open transaction is aborted by the next term."""
+        if self._publisher is not None:
+            self._publisher.close()
+            self._publisher = None
+
+    def _group_metadata(self) -> Any:
+        settings = self._settings
+        reader = open_reader(settings.kafka, group=settings.group, isolation="read_committed", refusals=self._refusals)
+        try:
+            return reader.consumer_group_metadata()
+        finally:
+            reader.close()
+
+    def _look(self, lanes: Sequence[int] | None) -> None:
+        with TopicTail(
+            self._settings.kafka,
+            topic=self._settings.outcome_topic,
+            group=self._settings.group,
+            deadline_seconds=LOOK_SECONDS_MAX,
+            refusals=self._refusals,
+        ) as tail:
+            found = inspect(
+                self._store, tail, topic=self._settings.outcome_topic, keep_lease=self._lease.keep, lanes=lanes
+            )
+        for inspected in found:
+            self._take(inspected)
+
+    def _take(self, inspected: Inspected) -> None:
+        row, verdict = inspected.row, inspected.verdict
+        self._open.pop(row.lane, None)
+        self._states[row.lane] = row.state
+        self._look_at[row.lane] = self._clock() + LOOK_AGAIN_SECONDS
+        match verdict:
+            case Agrees():
+                self._open_lane(row, verdict)
+            case Disagrees():
+                self._stop(row, verdict)
+            case Unsettled():
+                self._look_at[row.lane] = self._clock() + UNSETTLED_SECONDS
+                _log.warning("lane_unsettled", lane=row.lane, detail=verdict.detail)
+            case _:
+                assert_never(verdict)
+
+    def _open_lane(self, row: LaneRow, verdict: Agrees) -> None:
+        if verdict.seq > row.published:
+            self._store.mark_published(self._lease.token, {row.lane: verdict.seq})
+        if row.state == "recovering":
+            return
+        trial = row.state == "stopped:unpublishable"
+        if row.state != "ok" and not trial:
+            self._store.set_state(self._lease.token, row, state="ok", detail="")
+            self._states[row.lane] = "ok"
+            _log.info("lane_opened", lane=row.lane, former_state=row.state, seq=verdict.seq)
+        rows_max = 1 if trial else self._settings.batch_records_max
+        self._open[row.lane] = _OpenLane(verdict.seq, verdict.cursor, None, rows_max)
+
+    def _stop(self, row: LaneRow, found: Disagrees) -> None:
+        """Close a lane and say so, once."""
+        self._open.pop(row.lane, None)
+        self._look_at[row.lane] = self._clock() + LOOK_AGAIN_SECONDS
+        if row.state == "recovering" or (row.state, row.detail) == (found.state, found.detail):
+            return
+        self._store.set_state(self._lease.token, row, state=found.state, detail=found.detail)
+        self._states[row.lane] = found.state
+        hint = hint_for(_failure_code(found.code))
+        _log.error("lane_stopped", lane=row.lane, state=found.state, detail=found.detail, hint=hint)
+
+    def _follow(self, rows: Iterable[LaneRow]) -> None:
+        """Follow what others did to the lanes: the processor's look, a person's decision, a restored database."""
+        now = self._clock()
+        wanted = []
+        for row in rows:
+            changed = self._states.get(row.lane) != row.state
+            lane = self._open.get(row.lane)
+            if lane is not None and not changed and row.published <= lane.seq <= row.head:
+                continue
+            if changed or lane is not None or self._look_at[row.lane] <= now:
+                self._open.pop(row.lane, None)
+                wanted.append(row.lane)
+        if wanted:
+            self._look(wanted)
+
+    def _recommit(self) -> None:
+        """Write the cursors of quiet lanes again before Kafka forgets them."""
+        now = self._clock()
+        cursors = {
+            number: lane.cursor
+            for number, lane in self._open.items()
+            if lane.cursor is not None and (lane.committed_at is None or now - lane.committed_at >= RECOMMIT_SECONDS)
+        }
+        if cursors:
+            self._transact({}, recommit=cursors)
+            for number in cursors:
+                self._open[number].committed_at = now
+
+    def _publish(self, rows: Sequence[LaneRow]) -> bool:
+        if not rows:
+            return False
+        batches: dict[int, list[Prepared]] = {}
+        for row in rows:
+            batch = self._prepare(row, share=len(rows))
+            if batch:
+                batches[row.lane] = batch
+        if not batches:
+            return False
+        answer = self._transact(batches, recommit={})
+        by_lane = {row.lane: row for row in rows}
+        match answer:
+            case Published():
+                self._take_published(answer, by_lane)
+            case Aborted():
+                for number, refusal in answer.refused.items():
+                    self._narrow(by_lane[number], batches[number], reason=refusal.reason)
+            case _:
+                assert_never(answer)
+        return True
+
+    def _prepare(self, row: LaneRow, *, share: int) -> list[Prepared]:
+        """Read the next rows of a lane and make them into bytes, up to the first that cannot be."""
+        lane = self._open[row.lane]
+        page = self._store.page(
+            row.lane,
+            after_seq=lane.seq,
+            rows_max=max(1, min(lane.rows_max, self._settings.batch_records_max // share)),
+            bytes_max=PAGE_BYTES_MAX // share,
+        )
+        batch: list[Prepared] = []
+        for expected, outcome in enumerate(page, start=lane.seq + 1):
+            if outcome.seq != expected:
+                self._stop(row, Disagrees("diverged", f"the database has no outcome with sequence {expected}"))
+                return []
+            prepared = self._encoder.encode(outcome)
+            if isinstance(prepared, Unencodable):
+                if not batch:
+                    self._stop_before(row, expected, reason=prepared.reason)
+                break
+            batch.append(prepared)
+        if not page:
+            self._stop(row, Disagrees("diverged", f"the database has no outcome with sequence {lane.seq + 1}"))
+        return batch
+
+    def _take_published(self, answer: Published, rows: Mapping[int, LaneRow]) -> None:
+        now = self._clock()
+        for number, mark in answer.cursors.items():
+            lane = self._open[number]
+            self._metrics.published.labels(number).inc(mark.seq - lane.seq)
+            lane.seq, lane.cursor, lane.committed_at = mark.seq, mark, now
+            lane.rows_max = min(lane.rows_max * 2, self._settings.batch_records_max)
+        if answer.cursors:
+            self._store.mark_published(self._lease.token, {number: mark.seq for number, mark in answer.cursors.items()})
+            self._reopened(rows, answer.cursors)
+        for number, refusal in answer.refused.items():
+            assert refusal.seq is not None, "the client names the record that it refuses"
+            self._stop_before(rows[number], refusal.seq, reason=refusal.reason)
+
+    def _reopened(self, rows: Mapping[int, LaneRow], cursors: Mapping[int, Mark]) -> None:
+        """``mark_published`` has opened lanes whose unpublishable row went out after all."""
+        for number in cursors:
+            if rows[number].state == "stopped:unpublishable":
+                self._states[number] = "ok"
+                _log.info("lane_opened", lane=number, former_state=rows[number].state, seq=cursors[number].seq)
+
+    def _narrow(self, row: LaneRow, batch: Sequence[Prepared], *, reason: str) -> None:
+        """One of these records is not taken: halve until it stands alone, then stop the lane in front of it."""
+        if len(batch) == 1:
+            self._stop_before(row, batch[0].seq, reason=reason)
+        else:
+            self._open[row.lane].rows_max = len(batch) // 2
+
+    def _stop_before(self, row: LaneRow, seq: int, *, reason: str) -> None:
+        state = self._states[row.lane]
+        self._stop(replace(row, state=state), Disagrees("unpublishable", f"sequence {seq}: {reason}"))
+
+    def _transact(
+        self, batches: Mapping[int, Sequence[Prepared]], *, recommit: Mapping[int, Mark]
+    ) -> Published | Aborted:
+        assert self._publisher is not None, "open comes first"
+        started = time.monotonic()
+        result: TransactionResult = "failed"
+        try:
+            answer = self._publisher.publish(batches, recommit=recommit)
+            result = "committed" if isinstance(answer, Published) and (answer.cursors or recommit) else "aborted"
+        except Failure as failure:
+            result = "uncertain" if isinstance(failure, Uncertain) else "failed"
+            raise
+        finally:
+            self._metrics.count_transaction(result, time.monotonic() - started)
+        return answer
+
+
+def _failure_code(code: Code) -> str:
+    """Return the failure code of a lane's code, whose hint is the next step."""
+    return code if code in ("tail_lost", "topic_changed") else f"lane_{code}"
