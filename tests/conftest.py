@@ -7,6 +7,7 @@ any order.  A test that kills or pauses a service starts its own ``EmbeddedServi
 from __future__ import annotations
 
 import os
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from onceflow.embedded.services import EmbeddedServices
-from onceflow_schemas.sql import migrations
+from onceflow.migrations import migrate
 
 PARTITIONS = 6
 TOPIC_TIMEOUT_SECONDS = 20.0
@@ -60,6 +61,10 @@ def create_topic(
     admin = AdminClient({"bootstrap.servers": kafka_bootstrap})
     new = NewTopic(name, num_partitions=partitions, replication_factor=1, config=config or {})
     admin.create_topics([new])[name].result(TOPIC_TIMEOUT_SECONDS)
+    give_up_at = time.monotonic() + TOPIC_TIMEOUT_SECONDS
+    # The controller has answered, but the broker may not know the topic yet.
+    while len(admin.list_topics(name, timeout=TOPIC_TIMEOUT_SECONDS).topics[name].partitions) != partitions:
+        assert time.monotonic() < give_up_at, f"the broker does not know {name}"
     return name
 
 
@@ -78,6 +83,5 @@ def empty_database(database_url: str) -> Iterator[str]:
 def fresh_database(empty_database: str) -> str:
     """The address of a new database with every migration applied."""
     with psycopg.connect(empty_database) as connection:
-        for migration in migrations():
-            connection.execute(migration.up.encode())
+        migrate(connection)
     return empty_database

@@ -6,6 +6,7 @@ the position that the worker took over in PostgreSQL, and it drops what nobody a
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -36,6 +37,7 @@ REBUILD_SECONDS = 1.0
 _OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - the library's names of its local errors begin so.
 _STATE = KafkaError._STATE  # noqa: SLF001
 
+kafka_log = logging.getLogger("onceflow.kafka")
 log = structlog.get_logger("onceflow.processor")
 
 
@@ -101,7 +103,9 @@ class ConsumeThread(threading.Thread):
 
     def _consume(self) -> None:
         properties = consumer_properties(self._settings.kafka, group=self._settings.group, protocol=self._protocol)
-        consumer = Consumer({**properties, "error_cb": self._on_error, "on_commit": self._on_commit})
+        consumer = Consumer(
+            {**properties, "error_cb": self._on_error, "on_commit": self._on_commit, "logger": kafka_log}
+        )
         try:
             consumer.subscribe(
                 list(self._settings.topics),
@@ -260,8 +264,9 @@ class ConsumeThread(threading.Thread):
             )
 
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
-        # Paused until the worker has taken the position over; the offset here is never read from.
-        consumer.incremental_assign(given)
+        # Paused until the worker has taken the position over, and then sought.  The offset here is never read from,
+        # but without one the client would ask for the group's, find none, and leave the partition in error.
+        consumer.incremental_assign([TopicPartition(place.topic, place.partition, 0) for place in given])
         if given:
             consumer.pause(given)
         for place in given:

@@ -23,6 +23,8 @@ OUTCOMES_PER_EVENT_MAX = 1_000
 FACTS_PER_EVENT_MAX = 1_000
 
 _UNSAFE_TEXT = re.compile("[\x00\ud800-\udfff]")
+_NO_SUBJECT = re.compile("[\x01-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
+"""What CloudEvents forbids in ``ce_subject``, which is the key: control characters and noncharacters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +41,10 @@ class Outcome:
 
 @dataclass(slots=True)
 class Effects:
-    """What one event's handlers asked for."""
+    """What one event's handlers asked for; ``counts`` are the outcomes by (handler, type, key)."""
 
     outcomes: list[Outcome] = field(default_factory=list)
+    counts: dict[tuple[str, str, str], int] = field(default_factory=dict)
     facts: list[FactKey] = field(default_factory=list)
 
 
@@ -63,20 +66,18 @@ def make_outcome(
     """
     if not _is_text(type) or not OUTCOME_TYPE_PATTERN.fullmatch(type):
         raise Refused("outcome_refused", f"the outcome type {type!r:.80} is not letters, digits, '_', '.', '-'")
-    if not _is_text(key) or len(key.encode()) > KEY_BYTES_MAX:
-        raise Refused("outcome_refused", f"the key of outcome {type!r} is not plain text of 1 to {KEY_BYTES_MAX} bytes")
+    if not _is_text(key) or _NO_SUBJECT.search(key) or len(key.encode()) > KEY_BYTES_MAX:
+        rule = f"1 to {KEY_BYTES_MAX} bytes without control characters"
+        raise Refused("outcome_refused", f"the key of outcome {type!r} is not plain text of {rule}")
     value = canonical_value(data)
     if len(value) > value_bytes_max:
         raise Refused("outcome_refused", f"outcome {type!r} has {len(value)} bytes, the topic takes {value_bytes_max}")
     if len(effects.outcomes) >= OUTCOMES_PER_EVENT_MAX:
         raise Refused("outcome_refused", f"one event may have at most {OUTCOMES_PER_EVENT_MAX} outcomes")
     # n counts the outcomes of that type and key by that handler, so one more of another kind moves no id.
-    n = 1
-    while True:
-        made = outcome_id(cause=cause, handler=handler, type=type, key=key, n=n)
-        if all(other.outcome_id != made for other in effects.outcomes):
-            break
-        n += 1
+    kind = (handler, type, key)
+    n = effects.counts[kind] = effects.counts.get(kind, 0) + 1
+    made = outcome_id(cause=cause, handler=handler, type=type, key=key, n=n)
     outcome = Outcome(lane_of(key, lane_count), made, type, key, value, cause)
     effects.outcomes.append(outcome)
     return outcome

@@ -23,6 +23,7 @@ _TYPE_PATTERN = re.compile(r"[A-Za-z0-9_.\[\]]{1,200}(\.\*)?")
 _ANY_SUFFIX = ".*"
 _POSITIONAL_COUNT = 2
 _RESOLVED_TYPES_MAX = 10_000
+_NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,10 @@ class Handlers:
                 ``tx.once``; they are then looked up before the handler runs, which saves a rerun of the batch
                 where facts are often taken already.
         """
+        asked: tuple[object, ...] = types
+        if any(callable(event_type) for event_type in asked):
+            # ``@handlers.on`` without brackets: Python then calls no decorator, and the function would never run.
+            self._faults.append('@handlers.on needs event types in brackets: @handlers.on("invoice.paid")')
 
         def register(function: HandlerFunction) -> HandlerFunction:
             self._add(types, function, name=name, facts=facts)
@@ -119,7 +124,7 @@ def _matches(pattern: str, event_type: str) -> bool:
     return pattern == event_type
 
 
-def _faults_of(types: tuple[str, ...], function: object, name: str) -> list[str]:
+def _faults_of(types: tuple[object, ...], function: object, name: object) -> list[str]:
     faults = []
     if not types:
         faults.append(f"the handler {name!r} names no event type")
@@ -128,12 +133,12 @@ def _faults_of(types: tuple[str, ...], function: object, name: str) -> list[str]
         for event_type in types
         if not _is_type(event_type)
     )
-    if not NAME_PATTERN.fullmatch(name):
+    if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
         faults.append(f"the handler name {name!r} is not 1 to 100 letters, digits, '_', '.', '-': give it a name=")
     if not callable(function):
         faults.append(f"the handler {name!r} is not a function")
         return faults
-    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+    if any(is_another(function) for is_another in _NOT_PLAIN):
         faults.append(f"the handler {name!r} is a coroutine or generator: handlers are plain functions")
     try:
         inspect.signature(function).bind(*range(_POSITIONAL_COUNT))

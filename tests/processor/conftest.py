@@ -53,7 +53,15 @@ def event_body(event_id: str, event_type: str, subject: dict[str, Any], **extra:
     return json.dumps(body).encode()
 
 
-def record(body: bytes, offset: int, *, partition: int = 0, received_at: datetime | None = None) -> Record:
+def record(
+    body: bytes,
+    offset: int,
+    *,
+    partition: int = 0,
+    received_at: datetime | None = None,
+    topic: str = TOPIC,
+    deployment: str = DEPLOYMENT,
+) -> Record:
     """A record as the bridge would have published it."""
     made = build_event(
         body,
@@ -63,12 +71,12 @@ def record(body: bytes, offset: int, *, partition: int = 0, received_at: datetim
         received_at=received_at or datetime.now(UTC),
         endpoint="endpoint-1",
         source="webhook",
-        deployment=DEPLOYMENT,
-        topic=TOPIC,
+        deployment=deployment,
+        topic=topic,
         key=KEY,
         traceparent=None,
     )
-    return Record(Partition(TOPIC, partition), offset, 1_700_000_000_000, made.key, made.value, list(made.headers), 1)
+    return Record(Partition(topic, partition), offset, 1_700_000_000_000, made.key, made.value, list(made.headers), 1)
 
 
 def items_of(records: Sequence[Record]) -> list[Item]:

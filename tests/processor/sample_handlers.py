@@ -1,0 +1,30 @@
+"""Handlers for the processors that the tests start."""
+
+import os
+import time
+
+from onceflow import Event, Handlers, Tx
+
+handlers = Handlers()
+
+
+@handlers.on("invoice.paid")
+def invoice_paid(event: Event, tx: Tx) -> None:
+    tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, %s)", [event.id, os.getpid()])
+    tx.outcome("invoice.paid", key=event.object["id"], data={"event": event.id})
+
+
+@handlers.on("test.sleep")
+def sleeps(_event: Event, _tx: Tx) -> None:
+    time.sleep(60)
+
+
+@handlers.on("test.database_sleep")
+def database_sleeps(_event: Event, tx: Tx) -> None:
+    tx.execute("SELECT pg_sleep(60)")
+
+
+@handlers.on("test.spin")
+def spins(_event: Event, _tx: Tx) -> None:
+    while True:
+        pass

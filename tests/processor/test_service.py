@@ -1,0 +1,302 @@
+"""The processor as a process: positions, stops, take-overs and dependencies that go away, on real services."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from tests.processor.processor_process import Road, end, wait_until
+
+MakeRoad = Callable[..., Road]
+
+
+@pytest.fixture
+def make_road(kafka_bootstrap: str, fresh_database: str, tmp_path: Path) -> MakeRoad:
+    def make(**settings: object) -> Road:
+        return Road(kafka_bootstrap, fresh_database, tmp_path, **settings)  # type: ignore[arg-type]
+
+    return make
+
+
+def ids(prefix: str, count: int) -> list[str]:
+    return [f"evt_{prefix}{number}" for number in range(count)]
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
+def test_events_end_once_over_restarts(make_road: MakeRoad, protocol: str) -> None:
+    road = make_road(group_protocol=protocol)
+    road.publish(ids("a", 30))
+    with road.processor() as first:
+        road.wait_for_events(30)
+        assert end(first) == 0
+    assert {row["clean"] for row in road.rows("SELECT clean FROM onceflow.progress")} == {True}
+    road.publish([*ids("a", 10), *ids("b", 20)])
+    with road.processor():
+        road.wait_for_events(50)
+        wait_until(lambda: _done(road) == 60, "all 60 records are passed")
+    assert set(road.states().values()) == {"processed"}
+    assert len(set(road.outcome_ids())) == 50
+
+
+def _done(road: Road) -> int:
+    return sum(row["next_offset"] for row in road.rows("SELECT next_offset FROM onceflow.progress"))
+
+
+def test_a_broker_without_the_new_group_protocol_is_served_by_the_classic_one(make_road: MakeRoad) -> None:
+    """auto asks for KIP-848 first; what an old broker answers is tried in test_consume."""
+    road = make_road()
+    road.publish(ids("a", 3))
+    with road.processor():
+        road.wait_for_events(3)
+    assert '"protocol": "consumer"' in next(road.folder.glob("*.log")).read_text()
+
+
+def test_records_of_strangers_are_kept_and_passed(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    producer = Producer({"bootstrap.servers": road.bootstrap})
+    attested = [("onceflow_attestation", b"v1 nobody AAAA")]
+    for key, value, headers in (
+        (b"k", None, []),
+        (b"k", b"", []),
+        (None, b"not json", []),
+        (b"k", b"{}", attested),
+        (b"k", b"\xff" * 100_000, [("h", None)] * 3),
+        (b"k", b"x", [(f"h{n}", b"v") for n in range(10_000)]),
+    ):
+        road.produce(producer, key, value, headers=headers)
+    producer.flush(10)
+    road.publish(["evt_good"])
+    with road.processor():
+        road.wait_for_events(1)
+    rows = road.rows('SELECT "offset", code, event_id, value, headers FROM onceflow.quarantine ORDER BY "offset"')
+    assert [row["code"] for row in rows] == [
+        "empty_record",
+        "empty_record",
+        "unauthenticated",
+        "bad_headers",
+        "unauthenticated",
+        "too_many_headers",
+    ]
+    assert all(row["event_id"] is None for row in rows)
+    assert bytes(rows[4]["value"]) == b"\xff" * 100_000
+    assert rows[4]["headers"] == [["h", None]] * 3
+    assert len(rows[5]["headers"]) == 10_000
+    assert road.states() == {"evt_good": "processed"}
+
+
+@pytest.mark.parametrize("event_type", ["test.sleep", "test.database_sleep", "test.spin"])
+def test_a_handler_that_never_returns_takes_only_its_own_event(make_road: MakeRoad, event_type: str) -> None:
+    road = make_road(partitions=1)
+    road.publish(ids("a", 5))
+    road.publish(["evt_stuck"], event_type=event_type)
+    road.publish(ids("b", 5))
+    with road.processor(ONCEFLOW_PROCESSOR_HANDLER_DEADLINE_SECONDS="1"):
+        road.wait_for_events(11)
+    states = road.states()
+    assert states.pop("evt_stuck") == "quarantined"
+    assert set(states.values()) == {"processed"}
+    [row] = road.rows("SELECT code, event_id FROM onceflow.quarantine")
+    assert (row["code"], row["event_id"]) == ("handler_timeout", "evt_stuck")
+
+
+def test_a_partition_added_while_running_is_read_from_its_first_record(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    road.publish(ids("a", 3))
+    with road.processor():
+        road.wait_for_events(3)
+        admin = AdminClient({"bootstrap.servers": road.bootstrap})
+        admin.create_partitions([NewPartitions(road.events, 2)])[road.events].result(10)
+        road.publish(ids("b", 10), partition=1)
+        road.wait_for_events(13)
+
+
+def test_a_topic_that_was_made_anew_stops_and_says_so(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    road.publish(ids("a", 5))
+    with road.processor():
+        road.wait_for_events(5)
+    recreate(road)
+    road.publish(ids("b", 5))
+    with road.processor() as process:
+        wait_until(lambda: "topic_changed" in _log_of(road), "the change is told")
+        assert process.poll() is None
+    assert set(road.states()) == set(ids("a", 5))
+
+
+def recreate(road: Road) -> None:
+    admin = AdminClient({"bootstrap.servers": road.bootstrap})
+    admin.delete_topics([road.events])[road.events].result(20)
+
+    def made() -> bool:
+        try:
+            admin.create_topics([NewTopic(road.events, 1, 1)])[road.events].result(20)
+        except Exception:  # noqa: BLE001 - the deletion is still going on.
+            return False
+        return True
+
+    wait_until(made, "the topic is made anew")
+
+
+def _log_of(road: Road) -> str:
+    return "".join(path.read_text() for path in road.folder.glob("processor-*.log"))
+
+
+def test_records_that_retention_took_unread_stop_the_partition_with_the_range(make_road: MakeRoad) -> None:
+    road = make_road(partitions=2)
+    road.publish(ids("a", 10), partition=0)
+    road.publish(ids("p", 2), partition=1)
+    with road.processor():
+        road.wait_for_events(12)
+    road.publish(ids("b", 20), partition=0)
+    delete_records(road, partition=0, before=20)
+    with road.processor():
+        road.publish(ids("q", 2), partition=1)
+        wait_until(lambda: road.stopped() == {0: "log_start_passed"}, "the partition is stopped")
+        road.wait_for_events(14)
+    assert "10 to 19" in _log_of(road)
+
+
+def delete_records(road: Road, *, partition: int, before: int) -> None:
+    admin = AdminClient({"bootstrap.servers": road.bootstrap})
+    place = TopicPartition(road.events, partition, before)
+    for future in admin.delete_records([place]).values():
+        future.result(10)
+
+
+def test_records_that_retention_took_after_they_were_read_are_nobodys_business(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    road.publish(ids("a", 10))
+    with road.processor():
+        road.wait_for_events(10)
+    delete_records(road, partition=0, before=10)
+    road.publish(ids("b", 5))
+    with road.processor():
+        road.wait_for_events(15)
+    assert road.stopped() == {}
+
+
+def test_another_record_before_the_position_stops_the_partition(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    road.publish(ids("a", 10))
+    with road.processor():
+        road.wait_for_events(10)
+    with psycopg.connect(road.database_url, autocommit=True) as connection:
+        connection.execute("UPDATE onceflow.progress SET fingerprint = '9 0 00'")
+    road.publish(ids("b", 5))
+    with road.processor():
+        wait_until(lambda: road.stopped() == {0: "fingerprint_differs"}, "the partition is stopped")
+    assert len(road.states()) == 10
+
+
+def test_a_log_that_ends_before_the_position_stops_the_partition(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    road.publish(ids("a", 10))
+    with road.processor():
+        road.wait_for_events(10)
+    with psycopg.connect(road.database_url, autocommit=True) as connection:
+        connection.execute("UPDATE onceflow.progress SET next_offset = 15")
+    with road.processor():
+        wait_until(lambda: road.stopped() == {0: "tail_lost"}, "the partition is stopped")
+
+
+def test_a_position_put_back_reads_again_and_does_nothing_twice(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    road.publish(ids("a", 20))
+    with road.processor():
+        road.wait_for_events(20)
+    before = road.outcome_ids()
+    with psycopg.connect(road.database_url, autocommit=True) as connection:
+        connection.execute("UPDATE onceflow.progress SET next_offset = 0, fingerprint = NULL")
+    with road.processor():
+        wait_until(lambda: _done(road) == 20, "all records are passed again")
+    assert road.outcome_ids() == before
+    assert len(road.rows("SELECT * FROM public.seen")) == 20
+
+
+def test_an_epoch_raised_by_somebody_else_is_met_by_proof_and_a_new_take_over(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    with road.processor():
+        road.publish(ids("a", 5))
+        road.wait_for_events(5)
+        with psycopg.connect(road.database_url, autocommit=True) as connection:
+            connection.execute("UPDATE onceflow.progress SET epoch = epoch + 1, owner = 'somebody'")
+        road.publish(ids("b", 5))
+        road.wait_for_events(10)
+    assert '"event": "fenced"' in _log_of(road)
+    assert len(set(road.outcome_ids())) == 10
+
+
+def test_a_database_that_goes_away_is_waited_for(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    with road.processor():
+        road.publish(ids("a", 5))
+        road.wait_for_events(5)
+        name = psycopg.conninfo.conninfo_to_dict(road.database_url)["dbname"]
+        with psycopg.connect(road.database_url, autocommit=True, dbname="postgres") as connection:
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false'.encode())
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()",
+                [name],
+            )
+            road.publish(ids("b", 5))
+            wait_until(lambda: '"event": "database_away"' in _log_of(road), "the processor notices")
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true'.encode())
+        road.wait_for_events(10)
+    assert len(set(road.outcome_ids())) == 10
+
+
+def test_a_zombie_writes_nothing(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    road.publish(ids("a", 5))
+    with road.processor() as zombie:
+        road.wait_for_events(5)
+        zombie.send_signal(signal.SIGSTOP)
+        with road.processor() as heir:
+            road.publish(ids("b", 5))
+            road.wait_for_events(10)
+            zombie.send_signal(signal.SIGCONT)
+            road.publish(ids("c", 5))
+            road.wait_for_events(15)
+            assert end(heir) == 0
+        road.publish(ids("d", 5))
+        road.wait_for_events(20)
+    assert len(set(road.outcome_ids())) == 20
+    assert len(road.rows("SELECT * FROM public.seen")) == 20
+
+
+def test_start_is_refused_without_topics_with_all_it_needs_said(make_road: MakeRoad) -> None:
+    road = make_road()
+    missing = f"missing.{uuid.uuid4().hex[:8]}"
+    with pytest.raises(AssertionError, match="topic_missing"), road.processor(ONCEFLOW_TOPICS_OUTCOMES=missing):
+        pass
+
+
+def test_a_second_signal_ends_at_once(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    with road.processor() as process:
+        road.publish(["evt_stuck"], event_type="test.spin")
+        wait_until(lambda: _blocked(process), "the handler spins")
+        process.send_signal(signal.SIGTERM)
+        # Two that are pending at once are one to the kernel, so the second is sent when the first was taken.
+        wait_until(lambda: _taken(process, signal.SIGTERM), "the first signal is taken")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(5) != 0
+
+
+def _taken(process: subprocess.Popen[bytes], number: signal.Signals) -> bool:
+    status = dict(line.split(":\t") for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
+    return not int(status["ShdPnd"], 16) & 1 << number - 1
+
+
+def _blocked(process: subprocess.Popen[bytes]) -> bool:
+    """A spinning handler shows in the processor time of the process."""
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) > 200
