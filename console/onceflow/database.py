@@ -60,10 +60,9 @@ def session(url: str, *, role: str) -> Iterator[psycopg.Connection[Any]]:
 
 
 def unavailable(error: psycopg.Error) -> Unavailable:
-    """Return the failure for a database that does not answer or refuses, with the last line that it said."""
-    lines = [line.strip() for line in redacted(str(error)).splitlines() if line.strip()]
-    # An SQL error has its place in the statement below the message; a refused connection has the reason last.
-    said = (lines[0] if error.sqlstate else lines[-1]) if lines else type(error).__name__
+    """Return the failure for a database that does not answer or refuses, with the first line that it said."""
+    # Below the first line an SQL error shows its place in the statement, and a refused connection gives advice.
+    said = redacted(str(error)).strip().partition("\n")[0] or type(error).__name__
     return Unavailable(
         "database_unavailable",
         f"PostgreSQL does not answer or refuses: {said}",

@@ -36,7 +36,17 @@ class PartFailed(Unavailable):
 _SCHEMA_CODES = frozenset(
     {"schema_missing", "schema_behind", "schema_ahead", "schema_changed", "migration_failed", "lanes_missing"}
 )
-_DEPENDENCY_CODES = frozenset({"broker_refused", "database_unsafe", "topic_missing", "topic_changed", "topic_mismatch"})
+_DEPENDENCY_CODES = frozenset(
+    {
+        "broker_refused",
+        "database_unsafe",
+        "download_failed",
+        "service_failed",
+        "topic_changed",
+        "topic_mismatch",
+        "topic_missing",
+    }
+)
 
 
 def exit_code(failure: Failure) -> int:

@@ -151,6 +151,9 @@ class KafkaSettings(Section):
 class DatabaseSettings(Section):
     """Where the PostgreSQL is."""
 
+    # The address is libpq's, to the last blank.
+    model_config = ConfigDict(str_strip_whitespace=False)
+
     url: SecretStr = Field(
         SecretStr(""),
         examples=["postgresql://onceflow@127.0.0.1:5432/payments"],

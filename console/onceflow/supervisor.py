@@ -219,6 +219,7 @@ class Supervisor:
         self, running: Sequence[Part], parts: Sequence[Part], *, ready_files: Sequence[Path], views: Views
     ) -> None:
         self._parts = [*running, *parts]
+        self._end_order = [*parts, *running]
         self._ready_files = ready_files
         self._views = views
         now = time.monotonic()
@@ -252,7 +253,7 @@ class Supervisor:
         """Stop the parts in the order of their start; of a service only a start that is under way is waited for."""
         for path in self._ready_files:
             path.unlink(missing_ok=True)
-        for part in sorted(self._parts, key=lambda one: isinstance(one, ServicePart)):
+        for part in self._end_order:
             part.end()
 
     def _look_at(self, part: Part, now: float) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # exported in fact, not in its __all__
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from onceflow.database import connect
 from onceflow.kafka_admin import KafkaAdmin
