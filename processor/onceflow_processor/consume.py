@@ -36,6 +36,9 @@ REBUILD_SECONDS = 1.0
 
 _OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - the library's names of its local errors begin so.
 _STATE = KafkaError._STATE  # noqa: SLF001
+_FATAL = KafkaError._FATAL  # noqa: SLF001
+_NOT_SUPPORTED = "not supported"
+"""What librdkafka says of a broker without the new group protocol; the error's code is only "fatal"."""
 
 kafka_log = logging.getLogger("onceflow.kafka")
 log = structlog.get_logger("onceflow.processor")
@@ -190,7 +193,8 @@ class ConsumeThread(threading.Thread):
         self._handoff.put_notice(Stopped(partition, stop))
 
     def _on_message_error(self, consumer: Consumer, message: Message, error: KafkaError) -> None:
-        if error.fatal():
+        # The client tells a fatal error as one of this code, whose own flag is not set.
+        if error.fatal() or error.code() == _FATAL:
             raise KafkaException(error)
         self._count("message_error")
         if error.code() == _OUT_OF_RANGE and message.topic() is not None:
@@ -336,8 +340,7 @@ class ConsumeThread(threading.Thread):
 
     def _after_fatal(self, error: KafkaException) -> None:
         self._count("consumer_rebuilt")
-        unsupported = error.args[0].code() in (KafkaError._UNSUPPORTED_FEATURE, KafkaError.UNSUPPORTED_VERSION)  # noqa: SLF001
-        if unsupported and self._settings.protocol == "auto" and self._protocol == "consumer":
+        if _NOT_SUPPORTED in error.args[0].str() and self._settings.protocol == "auto" and self._protocol == "consumer":
             log.info("group_protocol_classic", reason="the broker does not have the new group protocol")
             self._protocol = "classic"
             return

@@ -10,10 +10,12 @@ from typing import Any
 
 import structlog
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # exported in fact, not in its __all__
+from confluent_kafka.admin import AdminClient, ConfigResource
 
 TIMEOUT_SECONDS = 3.0
 LIMIT_NAME = "max.message.bytes"
+LOG_LEVEL = 4
+"""Warnings and worse (syslog's numbers): this client lives for one question, its coming and going is no news."""
 
 _log = structlog.get_logger("onceflow.bridge")
 
@@ -26,7 +28,7 @@ def read_topic_bytes(kafka: Mapping[str, object], topic: str) -> int | None:
         topic: the topic's name.
     """
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    properties: dict[str, Any] = {**kafka, "client.id": "onceflow-bridge-limits"}
+    properties: dict[str, Any] = {**kafka, "client.id": "onceflow-bridge-limits", "log_level": LOG_LEVEL}
     client = AdminClient(properties)
     try:
         pending = client.describe_configs([resource], request_timeout=TIMEOUT_SECONDS)

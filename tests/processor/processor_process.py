@@ -22,6 +22,8 @@ from tests.conftest import create_topic
 from tests.processor.conftest import ACCOUNT, DEPLOYMENT, KEY, event_body, record
 
 WAIT_SECONDS_MAX = 40.0
+PARTITION_UA = -1
+"""librdkafka's "no partition": the partitioner chooses."""
 LANES = 3
 
 
@@ -95,8 +97,9 @@ class Road:
 
     def produce(self, producer: Producer, key: Any, value: Any, *, headers: Any, partition: int | None = None) -> None:
         """Put any record on the event topic."""
-        place = {} if partition is None else {"partition": partition}
-        producer.produce(self.events, value, key, headers=headers, **place)
+        producer.produce(
+            self.events, value, key, headers=headers, partition=PARTITION_UA if partition is None else partition
+        )
         producer.poll(0)
 
     def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:

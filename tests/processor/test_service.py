@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from onceflow.embedded import EmbeddedServices
 from tests.processor.processor_process import Road, end, wait_until
 
 MakeRoad = Callable[..., Road]
@@ -50,13 +51,16 @@ def _done(road: Road) -> int:
     return sum(row["next_offset"] for row in road.rows("SELECT next_offset FROM onceflow.progress"))
 
 
-def test_a_broker_without_the_new_group_protocol_is_served_by_the_classic_one(make_road: MakeRoad) -> None:
-    """auto asks for KIP-848 first; what an old broker answers is tried in test_consume."""
-    road = make_road()
-    road.publish(ids("a", 3))
-    with road.processor():
-        road.wait_for_events(3)
-    assert '"protocol": "consumer"' in next(road.folder.glob("*.log")).read_text()
+def test_a_broker_without_the_new_group_protocol_is_served_by_the_classic_one(
+    tmp_path: Path, cache_dir: Path, fresh_database: str
+) -> None:
+    old = {"group.coordinator.rebalance.protocols": "classic"}
+    with EmbeddedServices(data_dir=tmp_path / "old", cache_dir=cache_dir, extra_broker_properties=old) as services:
+        road = Road(services.kafka_bootstrap, fresh_database, tmp_path)
+        road.publish(ids("a", 3))
+        with road.processor():
+            road.wait_for_events(3)
+    assert '"event": "group_protocol_classic"' in _log_of(road)
 
 
 def test_records_of_strangers_are_kept_and_passed(make_road: MakeRoad) -> None:
