@@ -152,9 +152,9 @@ def _created(value: object, *, thin: bool) -> datetime | None:
     if thin and isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
-        except ValueError:
+            return moment.astimezone(UTC) if moment.tzinfo else None
+        except (ValueError, OverflowError):  # The first and the last hours of the calendar have no time in UTC.
             return None
-        return moment.astimezone(UTC) if moment.tzinfo else None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= CREATED_SECONDS_MAX:
         return None
     return datetime.fromtimestamp(value, UTC)

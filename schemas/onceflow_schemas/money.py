@@ -35,7 +35,8 @@ _CURRENCY_PATTERN = re.compile(r"[a-z]{3,5}")
 
 def money_problem(subject: dict[str, Any]) -> tuple[str, str] | None:
     """Return (failure code, detail) of the first fault in the money fields of an object, None when sound."""
-    lowest = 0 if subject.get("object") in NEVER_NEGATIVE else -AMOUNT_MAX
+    kind = subject.get("object")
+    lowest = 0 if isinstance(kind, str) and kind in NEVER_NEGATIVE else -AMOUNT_MAX
     for name in AMOUNT_FIELDS:
         value = subject.get(name)
         if value is None:

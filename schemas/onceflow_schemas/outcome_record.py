@@ -5,6 +5,7 @@ Rule: equal data gives equal bytes, so that a rerun can tell "unchanged" from "c
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ HEADERS_BYTES_RESERVED = 4096
 """Room kept for key, headers and record overhead below the topic's max.message.bytes."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_PLAIN_TYPES = frozenset({str, int, bool, type(None)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,13 @@ class OutcomeRow:
 
 
 def canonical_value(data: Mapping[str, Any]) -> bytes:
-    """Return the canonical JSON of an outcome's data: UTF-8, keys sorted, no spaces.
+    """Return the canonical JSON of an outcome's data: UTF-8, keys sorted by code point, no spaces.
 
     Lone surrogates become U+FFFD, because no consumer could read them.
+
+    Args:
+        data: a mapping of texts to plain JSON: dict, list, tuple, str, int of 64 bits, float, bool, None.  Their
+            subclasses are other types, because a library may write them in a form of its own.
 
     Raises:
         Refused: code ``outcome_refused`` when the data is no JSON object (NaN, other types, keys not text).
@@ -57,47 +63,47 @@ def canonical_value(data: Mapping[str, Any]) -> bytes:
         raise Refused("outcome_refused", "the data of an outcome is a mapping")
     plain = dict(data)
     try:
-        return _dump(plain)
-    except UnicodeEncodeError:
-        return _dump(_replaced(plain))
-    except (TypeError, ValueError) as error:
+        _check_plain(plain)
+        try:
+            return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+        except orjson.JSONEncodeError as error:
+            if "surrogates" not in str(error):
+                raise
+            return orjson.dumps(_replaced(plain), option=orjson.OPT_SORT_KEYS)
+    except (TypeError, ValueError, RecursionError) as error:
         raise Refused("outcome_refused", f"the data of an outcome is not plain JSON: {error}") from error
 
 
-def _dump(data: Any) -> bytes:
-    _refuse_infinite(data)
-    try:
-        return orjson.dumps(
-            data,
-            option=orjson.OPT_SORT_KEYS
-            | orjson.OPT_PASSTHROUGH_DATACLASS
-            | orjson.OPT_PASSTHROUGH_DATETIME
-            | orjson.OPT_PASSTHROUGH_SUBCLASS,
-        )
-    except orjson.JSONEncodeError as error:
-        if "surrogates" in str(error):
-            raise UnicodeEncodeError("utf-8", "", 0, 0, str(error)) from error
-        raise
-
-
-def _refuse_infinite(value: Any) -> None:
-    """orjson writes NaN and infinity as null, which would turn a wrong number into a missing one silently."""
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):  # noqa: PLR0124
-        message = "NaN and infinity are not JSON"
-        raise ValueError(message)
-    if isinstance(value, Mapping):
-        for item in value.values():
-            _refuse_infinite(item)
-    elif isinstance(value, list | tuple):
+def _check_plain(value: Any) -> None:
+    """Refuse what orjson would write in another form than it is: NaN as null, an enumeration as its value."""
+    kind = type(value)
+    if kind is dict:
+        for key, item in value.items():
+            if type(key) is not str:
+                message = f"a key is of type {type(key).__name__}"
+                raise TypeError(message)
+            _check_plain(item)
+    elif kind is list or kind is tuple:
         for item in value:
-            _refuse_infinite(item)
+            _check_plain(item)
+    elif kind is float:
+        if not math.isfinite(value):
+            message = "NaN and infinity are not JSON"
+            raise ValueError(message)
+    elif kind not in _PLAIN_TYPES:
+        message = f"a value is of type {kind.__name__}"
+        raise TypeError(message)
 
 
 def _replaced(value: Any) -> Any:
     if isinstance(value, str):
         return _LONE_SURROGATE.sub(REPLACEMENT, value)
-    if isinstance(value, Mapping):
-        return {_replaced(key): _replaced(item) for key, item in value.items()}
+    if isinstance(value, dict):
+        found = {_replaced(key): _replaced(item) for key, item in value.items()}
+        if len(found) != len(value):
+            message = "two keys differ in lone surrogates only"
+            raise ValueError(message)
+        return found
     if isinstance(value, list | tuple):
         return [_replaced(item) for item in value]
     return value
