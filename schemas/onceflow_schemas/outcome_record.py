@@ -5,6 +5,7 @@ Rule: equal data gives equal bytes, so that a rerun can tell "unchanged" from "c
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -50,7 +51,8 @@ class OutcomeRow:
 def canonical_value(data: Mapping[str, Any]) -> bytes:
     """Return the canonical JSON of an outcome's data: UTF-8, keys sorted by code point, no spaces.
 
-    Lone surrogates become U+FFFD, because no consumer could read them.
+    These are the bytes of ``json.dumps(data, sort_keys=True, separators=(",", ":"), ensure_ascii=False)``.  Lone
+    surrogates become U+FFFD, because no consumer could read them.
 
     Args:
         data: a mapping of texts to plain JSON: dict, list, tuple, str, int of 64 bits, float, bool, None.  Their
@@ -63,36 +65,50 @@ def canonical_value(data: Mapping[str, Any]) -> bytes:
         raise Refused("outcome_refused", "the data of an outcome is a mapping")
     plain = dict(data)
     try:
-        _check_plain(plain)
+        has_exponent = _check_plain(plain)
         try:
-            return orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+            written = orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
         except orjson.JSONEncodeError as error:
             if "surrogates" not in str(error):
                 raise
-            return orjson.dumps(_replaced(plain), option=orjson.OPT_SORT_KEYS)
+            plain = _replaced(plain)
+            written = orjson.dumps(plain, option=orjson.OPT_SORT_KEYS)
+        return _write_exponents(plain) if has_exponent else written
     except (TypeError, ValueError, RecursionError) as error:
         raise Refused("outcome_refused", f"the data of an outcome is not plain JSON: {error}") from error
 
 
-def _check_plain(value: Any) -> None:
-    """Refuse what orjson would write in another form than it is: NaN as null, an enumeration as its value."""
+def _write_exponents(plain: dict[str, Any]) -> bytes:
+    """Versions of orjson write an exponent as ``1e16`` or as ``1e+16``; the standard library always does the latter."""
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _check_plain(value: Any) -> bool:
+    """Refuse what orjson would write in another form than it is: NaN as null, an enumeration as its value.
+
+    Returns:
+        Whether a float is so large or so small that it is written with an exponent.
+    """
     kind = type(value)
+    has_exponent = False
     if kind is dict:
         for key, item in value.items():
             if type(key) is not str:
                 message = f"a key is of type {type(key).__name__}"
                 raise TypeError(message)
-            _check_plain(item)
+            has_exponent = _check_plain(item) or has_exponent
     elif kind is list or kind is tuple:
         for item in value:
-            _check_plain(item)
+            has_exponent = _check_plain(item) or has_exponent
     elif kind is float:
         if not math.isfinite(value):
             message = "NaN and infinity are not JSON"
             raise ValueError(message)
+        has_exponent = "e" in repr(value)
     elif kind not in _PLAIN_TYPES:
         message = f"a value is of type {kind.__name__}"
         raise TypeError(message)
+    return has_exponent
 
 
 def _replaced(value: Any) -> Any:
