@@ -22,6 +22,7 @@ from psycopg import Connection
 from onceflow_processor.effects import Effects, FactKey, fact_key
 from onceflow_processor.event import Event
 from onceflow_processor.facts import Facts
+from onceflow_processor.handler_run import call
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.tx import Parameters, Query, Tx
 from onceflow_schemas.envelope import read_envelope
@@ -127,7 +128,7 @@ def run(
     effects = Effects()
     left = list(answers)
     for handler in found:
-        handler.function(event, _RecordingTx(event, handler.name, effects, facts, result, left))
+        call(handler, event, transaction=_RecordingTx(event, handler.name, effects, facts, result, left))
     result.facts = effects.facts
     result.outcomes = [
         OutcomeAsked(outcome.outcome_id, outcome.type, outcome.key, json.loads(outcome.value))

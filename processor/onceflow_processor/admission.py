@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from onceflow_processor.records import Record
 from onceflow_schemas.attestation import AttestationKey
+from onceflow_schemas.envelope import Envelope
 from onceflow_schemas.event_record import EventRecord, Untrusted, open_event
 
 _VERSION_SEARCH_BYTES = 512
@@ -79,6 +80,8 @@ def admit(record: Record, *, rules: Rules, now: datetime) -> Item:
     )
     if isinstance(opened, Untrusted):
         return Item(record, None, Fault(opened.code, opened.detail))
+    if record.key is None or not record.key.startswith(f"{opened.identity.account}/".encode()):
+        return Item(record, None, Fault("bad_key", "the record has no key of its account"))
     return Item(record, opened, _refusal(opened, rules=rules, now=now))
 
 
@@ -90,6 +93,20 @@ def _refusal(event: EventRecord, *, rules: Rules, now: datetime) -> Fault | None
     if event.received_at < now - rules.horizon:
         return Fault("too_old", f"received at {event.received_at.isoformat()}, before the horizon")
     return None
+
+
+def key_fits(key: bytes | None, *, account: str, envelope: Envelope) -> bool:
+    """Tell whether a record's key can be the bridge's for this event.
+
+    Which object's order matters is the bridge's choice and may change with a release, so the id of any object that the
+    event's object names is accepted, not only the one that this release would choose.
+    """
+    given = (key or b"").decode("utf-8", "replace").removeprefix(f"{account}/")
+    if given in (envelope.order_id, envelope.object_id, envelope.event_id):
+        return True
+    subject = ((envelope.body or {}).get("data") or {}).get("object") or {}
+    named = (value.get("id") if isinstance(value, dict) else value for value in subject.values())
+    return given in {value for value in named if isinstance(value, str)}
 
 
 def glimpse_api_version(body: bytes) -> str | None:

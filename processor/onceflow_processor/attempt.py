@@ -12,7 +12,7 @@ from typing import Any
 
 from psycopg import Connection
 
-from onceflow_processor.admission import Fault, Item
+from onceflow_processor.admission import Fault, Item, key_fits
 from onceflow_processor.claim import Claimed, claim, event_of
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.effects import Effects, FactKey, fact_key
@@ -28,6 +28,10 @@ from onceflow_schemas.sql import queries
 
 _GUARD_BITS = 62
 _SQL = queries("batch")
+
+
+class StrangersFound(Exception):
+    """Items turned out not to be ours to mark; they are noted, and the batch is run again without their markers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class Attempt:
             savepoints: False for the fast first pass, True after a handler has failed.
 
         Raises:
-            psycopg.Error, HandlerFailed, BatchTooSlow, NotCommitted: the caller rolls back and decides.
+            psycopg.Error, HandlerFailed, BatchTooSlow, NotCommitted, StrangersFound: the caller rolls back and decides.
         """
         counts = Counts()
         claimed = claim(
@@ -118,6 +122,7 @@ class Attempt:
     def _read_bodies(self, firsts: Sequence[Item], counts: Counts) -> list[tuple[Item, Event]]:
         """Parse the bodies anew in every attempt, because a handler may have changed what it was given."""
         work: list[tuple[Item, Event]] = []
+        strangers = False
         for item in firsts:
             if item.fault is not None:
                 continue
@@ -127,6 +132,11 @@ class Attempt:
                 continue
             counts.text_replaced += envelope.replaced
             record = event_of(item)
+            if not key_fits(item.record.key, account=record.identity.account, envelope=envelope):
+                # Somebody copied an attested record under another key.  Its marker must stay free for the real one.
+                item.event, item.fault = None, Fault("bad_key", "the record's key is not the account and the object")
+                strangers = True
+                continue
             if self._settings.handlers.for_type(record.type):
                 event = Event(
                     identity=record.identity,
@@ -139,6 +149,8 @@ class Attempt:
                     text_replaced=envelope.replaced,
                 )
                 work.append((item, event))
+        if strangers:
+            raise StrangersFound
         return work
 
     def _look_up_declared_facts(self, work: Sequence[tuple[Item, Event]]) -> None:

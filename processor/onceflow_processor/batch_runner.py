@@ -17,7 +17,7 @@ from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
 from onceflow_processor.admission import Fault, Item
-from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, look_up_facts
+from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, StrangersFound, look_up_facts
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
 from onceflow_processor.handler_run import BatchTooSlow, HandlerFailed, count_try
@@ -123,6 +123,8 @@ class BatchRunner:
             except HandlerFailed as failure:
                 self._after_handler(failure)
                 savepoints = True
+            except StrangersFound:
+                self._roll_back()
             except BatchTooSlow as slow:
                 self._roll_back()
                 at = part.index(slow.item)
@@ -149,7 +151,7 @@ class BatchRunner:
         self, error: Exception, part: list[Item], attempt: Attempt, end: BatchEnd
     ) -> list[list[Item]] | None:
         """Decide after a failed statement: the parts to do instead, or None for the same part again."""
-        meaning = Meaning.RERUN if isinstance(error, NotCommitted) else meaning_of(error)
+        meaning = Meaning.RERUN if isinstance(error, NotCommitted) else meaning_of(error, ours=True)
         wanted = list(self._facts.claimed())
         self._roll_back()
         if self._connection.closed or meaning is Meaning.AWAY:

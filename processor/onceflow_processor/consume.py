@@ -178,7 +178,15 @@ class ConsumeThread(threading.Thread):
         fingerprint = record_fingerprint(
             offset=record.offset, timestamp_ms=record.timestamp_ms, key=record.key, value=record.value
         )
-        stop = judge_first_record(begin, offset=record.offset, fingerprint=fingerprint)
+        low = begin.offset
+        if record.offset != begin.offset:
+            try:
+                low = self._view.look(consumer, record.partition).bounds.low
+            except Failure:
+                # Without an answer nothing can be judged: look at the log again and begin anew.
+                self._begin_anew(consumer, record.partition)
+                return False
+        stop = judge_first_record(begin, offset=record.offset, fingerprint=fingerprint, low=low)
         if stop is None:
             held.checked = True
             return True
@@ -214,8 +222,11 @@ class ConsumeThread(threading.Thread):
             case Renew(partition):
                 held = self._held.get(partition)
                 if held is not None:
-                    consumer.pause([TopicPartition(partition.topic, partition.number)])
-                    self._held[partition] = self._fresh(command)
+                    self._begin_anew(consumer, partition, command)
+
+    def _begin_anew(self, consumer: Consumer, partition: Partition, renew: Renew | None = None) -> None:
+        consumer.pause([TopicPartition(partition.topic, partition.number)])
+        self._held[partition] = self._fresh(renew)
 
     def _fresh(self, renew: Renew | None = None) -> _Held:
         self._generation += 1

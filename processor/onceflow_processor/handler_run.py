@@ -6,11 +6,12 @@ they ask for is returned.
 
 from __future__ import annotations
 
+import inspect
 import time
 import traceback as traceback_module
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from psycopg import Connection
 from psycopg.pq import TransactionStatus
@@ -150,7 +151,7 @@ class HandlerRun:
             value_bytes_max=self._settings.value_bytes_max,
         )
         self._deadline.arm()
-        handler.function(event, transaction)
+        call(handler, event, transaction=transaction)
         self._deadline.disarm()
 
     def _refuse(self, item: Item, handler: Handler, error: BaseException) -> None:
@@ -180,6 +181,19 @@ class HandlerRun:
     def _check_time(self, item: Item, *, is_first: bool) -> None:
         if not is_first and time.monotonic() > self._ends_at:
             raise BatchTooSlow(item)
+
+
+def call(handler: Handler, event: Event, *, transaction: Tx) -> None:
+    """Call a handler's function; what an async function gives back is refused, because nothing of it has run.
+
+    Raises:
+        Refused: ``handler_failed``, or whatever the function raises.
+    """
+    returned = cast("Callable[[Event, Tx], object]", handler.function)(event, transaction)
+    if inspect.isawaitable(returned):
+        if inspect.iscoroutine(returned):
+            returned.close()
+        raise Refused("handler_failed", "the handler returned an awaitable: handlers are plain functions")
 
 
 def count_try(failure: HandlerFailed) -> None:

@@ -64,10 +64,16 @@ def judge_position(position: Position, bounds: LogBounds) -> Begin | Stop:
     return Begin(before, next_offset, position.fingerprint)
 
 
-def judge_first_record(begin: Begin, *, offset: int, fingerprint: str) -> Stop | None:
-    """Compare the first record that was read with the fingerprint; None when it agrees."""
-    if begin.fingerprint is None or fingerprint == begin.fingerprint:
+def judge_first_record(begin: Begin, *, offset: int, fingerprint: str, low: int) -> Stop | None:
+    """Compare the first record that was read with the fingerprint; None when it agrees.
+
+    ``low`` is the first offset that the log holds now: retention may have taken the record since the position was judged.
+    """
+    if begin.fingerprint is None or fingerprint == begin.fingerprint or begin.offset < low <= begin.next_offset:
         return None
+    if low > begin.next_offset:
+        lost = f"{begin.next_offset} to {low - 1}"
+        return Stop("log_start_passed", f"retention removed the records {lost} before they were read")
     if offset == begin.offset:
         return Stop("fingerprint_differs", f"the record at {offset} is not the one that was read there before")
     return Stop("fingerprint_differs", f"the record at {begin.offset} is gone from the middle of the log")

@@ -39,9 +39,16 @@ _AWAY = frozenset({"25006", "53000", "53100", "53200", "53300", "53400", "57P01"
 
 _AWAY_CLASSES = ("08", "58", "XX")
 
+_NEVER_AN_EVENTS_FAULT = ("0A", "28", "3D", "3F", "42")
+"""Missing rights, tables or features: in a statement of ours that is the database's state, in a handler's its bug."""
 
-def meaning_of(error: BaseException) -> Meaning | None:
+
+def meaning_of(error: BaseException, *, ours: bool = False) -> Meaning | None:
     """Return what an error, or the database error that caused it, means; None when no database error is in its chain.
+
+    Args:
+        error: what was raised.
+        ours: True when a statement of ours failed, not one of a handler.
 
     A handler that wraps a deadlock in an error of its own is still not at fault, so the chain is followed.
     """
@@ -50,6 +57,8 @@ def meaning_of(error: BaseException) -> Meaning | None:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         if isinstance(current, psycopg.Error):
+            if ours and (current.sqlstate or "").startswith(_NEVER_AN_EVENTS_FAULT):
+                return Meaning.AWAY
             return _meaning_of_database(current)
         current = current.__cause__ or current.__context__
     return None

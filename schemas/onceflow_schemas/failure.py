@@ -111,6 +111,11 @@ RECORD_FAILURES = _kinds(
         "A header of ours is missing, doubled, not ASCII or not in its form.",
         "Only the bridge and the reconciler may write to the event topic; check the topic's ACLs.",
     ),
+    (
+        "bad_key",
+        "The record's key is missing or not the account and an object of the event.",
+        "Only the bridge and the reconciler may write to the event topic; check the topic's ACLs.",
+    ),
     ("too_many_headers", "The record carries more than 64 headers.", "Check who writes to the event topic."),
     ("empty_record", "The record has no value.", "The event topic must not be compacted; check who writes to it."),
     ("future_version", "The attestation has a version that this release does not know.", "Upgrade the processor."),

@@ -294,3 +294,40 @@ def test_a_slow_batch_is_cut(bench: MakeBench) -> None:
     one.run([record(paid(f"evt_{n}", f"in_{n}"), n) for n in range(8)])
     assert len(one.outcomes()) == 8
     assert one.next_offset() == 8
+
+
+def test_a_rekeyed_copy_takes_no_marker_from_the_real_event(bench: MakeBench) -> None:
+    one = bench(simple())
+    copy = record(paid("evt_1"), 0)
+    copy.key = b"acct_test/in_other"
+    bare = record(paid("evt_1"), 1)
+    bare.key = None
+    one.run([copy, bare, record(paid("evt_2", "in_2"), 2)])
+    assert one.quarantine() == {0: "bad_key", 1: "bad_key"}
+    assert one.states() == {"evt_2": "processed"}
+    one.run([record(paid("evt_1"), 3)])
+    assert one.states() == {"evt_1": "processed", "evt_2": "processed"}
+
+
+def test_a_lost_grant_is_not_the_events_fault(bench: MakeBench) -> None:
+    one = bench(simple())
+    with psycopg.connect(one.url, autocommit=True) as setup:
+        setup.execute("ALTER TABLE onceflow.outcome RENAME TO outcome_gone")
+    with pytest.raises(Unavailable):
+        one.run([record(paid("evt_1"), 0)])
+    assert one.quarantine() == {}
+
+
+def test_an_async_handler_is_refused_when_it_slips_through(bench: MakeBench) -> None:
+    handlers = Handlers()
+
+    async def later(_event: Event, _tx: Tx) -> None:
+        raise AssertionError
+
+    @handlers.on("invoice.paid")
+    def wrapper(event: Event, tx: Tx) -> Any:
+        return later(event, tx)
+
+    one = bench(handlers)
+    one.run([record(paid("evt_1"), 0)])
+    assert one.quarantine() == {0: "handler_failed"}
