@@ -184,7 +184,8 @@ class KafkaBroker:
             self._command(
                 java_command(
                     "kafka.tools.StorageTool",
-                    ["format", "-t", self.cluster_id, "-c", "format.properties"],
+                    # One word with `=`: an id that begins with a dash would be taken for an option.
+                    ["format", f"--cluster-id={self.cluster_id}", "-c", "format.properties"],
                     jars=self._jars,
                     heap_mb=TOOL_HEAP_MB,
                 )
