@@ -31,6 +31,7 @@ class BrokerState:
         credentials_refused: name of the client's error while login or TLS fail; cleared by the next proof.
         write_refused: name of the broker's error while it answers but refuses records; cleared by the next delivery.
         producer_failed: name of the fatal error while a new producer has not proved to work yet.
+        last_error: what the client said last; shown while the broker is away.
     """
 
     seen_at: float | None = None
@@ -38,6 +39,7 @@ class BrokerState:
     credentials_refused: str | None = None
     write_refused: str | None = None
     producer_failed: str | None = None
+    last_error: str = ""
 
 
 def reasons(state: BrokerState, *, now: float) -> tuple[Reason, ...]:
@@ -50,9 +52,9 @@ def reasons(state: BrokerState, *, now: float) -> tuple[Reason, ...]:
     if state.topic_missing:
         found.append(Reason("topic_missing", "the event topic does not exist"))
     if state.seen_at is None:
-        found.append(Reason("broker_unavailable", "the broker has not answered yet"))
+        found.append(Reason("broker_unavailable", _with_error("the broker has not answered yet", state)))
     elif now - state.seen_at > STALL_AFTER_SECONDS:
-        found.append(Reason("broker_unavailable", "the broker does not answer"))
+        found.append(Reason("broker_unavailable", _with_error("the broker does not answer", state)))
     if state.write_refused is not None:
         found.append(Reason("broker_refused", f"the broker refuses records: {state.write_refused}", closed=False))
     return tuple(found)
@@ -61,3 +63,7 @@ def reasons(state: BrokerState, *, now: float) -> tuple[Reason, ...]:
 def closing_reason(found: tuple[Reason, ...]) -> Reason | None:
     """Return the first reason for which no publish is tried, None when the road is open."""
     return next((reason for reason in found if reason.closed), None)
+
+
+def _with_error(text: str, state: BrokerState) -> str:
+    return f"{text}: {state.last_error}" if state.last_error else text

@@ -29,6 +29,7 @@ RENEWAL_PAUSE_SECONDS = 1.0
 """A producer that fails again at once is not replaced more often than this."""
 
 CLOSE_MARGIN_SECONDS = 2.0
+ERROR_TEXT_MAX = 200
 
 _log = structlog.get_logger("onceflow.bridge")
 
@@ -110,6 +111,7 @@ class BrokerWatch:
                 self._change(lambda state: replace(state, producer_failed=error.name()))
                 self._nudge.set()
         else:
+            self._change(lambda state: replace(state, last_error=error.str()[:ERROR_TEXT_MAX]))
             self.note_delivery_error(error)
 
     def size_refused(self, record_bytes: int) -> bool:

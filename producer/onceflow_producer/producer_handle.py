@@ -16,6 +16,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from onceflow_producer.kafka_errors import UNKNOWN_TOPIC
+from onceflow_schemas.failure import Misconfigured
 
 RETIRED_POLL_SECONDS = 0.1
 _KAFKA_LOGGER = "onceflow.bridge.kafka"
@@ -33,11 +34,18 @@ class ProducerHandle:
     Args:
         properties: as ``producer_properties`` made them.
         on_error: called with each error of the client (also fatal ones); must not raise.
+
+    Raises:
+        Misconfigured: the client does not know a property, or refuses its value.
     """
 
     def __init__(self, properties: Mapping[str, Any], *, on_error: Callable[[KafkaError], None]) -> None:
         self._on_error = on_error
-        self._producer = Producer({**properties, "error_cb": on_error, "logger": logging.getLogger(_KAFKA_LOGGER)})
+        settings = {**properties, "error_cb": on_error, "logger": logging.getLogger(_KAFKA_LOGGER)}
+        try:
+            self._producer = Producer(settings)
+        except KafkaException as refused:
+            raise Misconfigured("settings_invalid", f"kafka: {refused.args[0].str()}") from refused
 
     def __len__(self) -> int:
         return len(self._producer)

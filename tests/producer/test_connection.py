@@ -1,0 +1,175 @@
+"""Connections that send nothing, too slowly, or without end; over the real server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from onceflow_producer.connection import ConnectionLimits, bounded_by
+from onceflow_producer.metrics import BridgeMetrics
+from onceflow_producer.refusal import REFUSAL_ANSWERS, json_answer
+from onceflow_producer.webhook import Receive, Scope, Send
+from tests.producer.bridge_process import wait_until
+from tests.producer.raw_http import connected, exchange, read_answer, request, send_all
+
+
+async def early(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer by the path alone: 413 at /early, else 200 when the body is complete."""
+    answer = REFUSAL_ANSWERS["body_too_large"] if scope["path"] == "/early" else json_answer(200, b"{}")
+    while scope["path"] != "/early":
+        message = await receive()
+        if message["type"] == "http.disconnect" or not message["more_body"]:
+            break
+    await send(answer.start)
+    await send(answer.body)
+
+
+class Served:
+    def __init__(self, port: int, limits: ConnectionLimits) -> None:
+        self.port = port
+        self.limits = limits
+
+    def count(self, name: str) -> float:
+        value = self.limits.metrics.registry.get_sample_value(name)
+        assert value is not None
+        return value
+
+
+@contextmanager
+def served(*, connections_max: int = 100, headers_deadline_seconds: float = 30.0) -> Iterator[Served]:
+    limits = ConnectionLimits(
+        BridgeMetrics(), connections_max=connections_max, headers_deadline_seconds=headers_deadline_seconds
+    )
+    config = uvicorn.Config(
+        early, http=bounded_by(limits), ws="none", lifespan="off", log_config=None, log_level="error"
+    )
+    server = uvicorn.Server(config)
+
+    async def serve(listener: socket.socket) -> None:
+        sweeping = asyncio.create_task(limits.sweep_for_ever())
+        await server.serve(sockets=[listener])
+        sweeping.cancel()
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    thread = threading.Thread(target=lambda: asyncio.run(serve(listener)))
+    thread.start()
+    try:
+        wait_until(lambda: server.started, within_seconds=10, why="the server does not start")
+        yield Served(listener.getsockname()[1], limits)
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def closed_by_server(client: socket.socket) -> bool:
+    client.settimeout(0.05)
+    with contextlib.suppress(TimeoutError):
+        try:
+            return client.recv(1) == b""
+        except ConnectionResetError:
+            return True
+    return False
+
+
+def test_connections_beyond_the_limit_are_closed_and_the_others_go_on() -> None:
+    with served(connections_max=3) as server, contextlib.ExitStack() as stack:
+        clients = [stack.enter_context(connected(server.port)) for _ in range(3)]
+        wait_until(lambda: len(server.limits.open) == 3, within_seconds=5, why="three are open")
+        extra = stack.enter_context(connected(server.port))
+        wait_until(lambda: closed_by_server(extra), within_seconds=5, why="the fourth is closed")
+        assert server.count("onceflow_bridge_connections_refused_total") == 1
+        send_all(clients[0], [request(body=b"x")])
+        assert read_answer(clients[0]).status == 200
+        clients[1].close()
+        wait_until(lambda: len(server.limits.open) == 2, within_seconds=5, why="a closed one is forgotten")
+        assert exchange(server.port, request(body=b"x")).status == 200
+
+
+def test_silence_and_slow_headers_end_at_the_deadline() -> None:
+    with (
+        served(headers_deadline_seconds=0.5) as server,
+        connected(server.port) as silent,
+        connected(server.port) as slow,
+    ):
+        slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+        started = time.monotonic()
+        wait_until(lambda: closed_by_server(silent), within_seconds=5, why="the silent one is closed")
+        wait_until(lambda: closed_by_server(slow), within_seconds=5, why="the slow one is closed")
+        assert time.monotonic() - started < 3.0
+        assert server.count("onceflow_bridge_headers_timed_out_total") == 2
+        assert not server.limits.open
+
+
+def test_a_trickle_of_header_bytes_does_not_move_the_deadline() -> None:
+    with served(headers_deadline_seconds=0.5) as server, connected(server.port) as slow:
+        slow.sendall(b"POST / HTTP/1.1\r\n")
+        started = time.monotonic()
+        while not closed_by_server(slow):
+            send_all(slow, [b"x"])
+            assert time.monotonic() - started < 3.0
+
+
+def test_blank_lines_between_requests_do_not_keep_a_connection() -> None:
+    with served(headers_deadline_seconds=0.5) as server, connected(server.port) as client:
+        client.sendall(request(body=b"x"))
+        assert read_answer(client).status == 200
+        started = time.monotonic()
+        while not closed_by_server(client):
+            send_all(client, [b"\r\n"])
+            assert time.monotonic() - started < 3.0
+
+
+def test_a_header_without_end_is_refused_early() -> None:
+    with served() as server:
+        endless = [b"POST / HTTP/1.1\r\nX-Endless: ", *[b"x" * 16_384] * 64]
+        answer = exchange(server.port, *endless)
+        assert answer.status in {431, 0}
+        assert server.count("onceflow_bridge_connections_refused_total") == 0
+        assert (
+            server.limits.metrics.registry.get_sample_value(
+                "onceflow_bridge_refused_total", {"code": "headers_too_large"}
+            )
+            == 1
+        )
+
+
+def test_a_body_answered_early_is_thrown_away_and_the_connection_lives() -> None:
+    with served() as server, connected(server.port) as client:
+        client.sendall(request(body=b"x" * 5_000_000, target="/early"))
+        assert read_answer(client).status == 413
+        client.sendall(request(body=b"x"))
+        assert read_answer(client).status == 200
+
+
+def test_a_body_answered_early_may_not_go_on_for_ever() -> None:
+    with served(headers_deadline_seconds=0.5) as server, connected(server.port) as client:
+        client.sendall(request(target="/early", length=10**12))
+        assert read_answer(client).status == 413
+        started = time.monotonic()
+        while not closed_by_server(client):
+            send_all(client, [b"x" * 1_000])
+            assert time.monotonic() - started < 3.0
+
+
+def test_requests_in_one_packet_are_answered_in_order() -> None:
+    with served(headers_deadline_seconds=0.5) as server, connected(server.port) as client:
+        client.sendall(request(body=b"x") + request(target="/early") + request(body=b"y"))
+        assert [read_one(client) for _ in range(3)] == [200, 413, 200]
+
+
+def read_one(client: socket.socket) -> int:
+    """Read exactly one answer, byte by byte, so that the next one stays."""
+    data = b""
+    while not data.endswith(b"\r\n\r\n"):
+        data += client.recv(1)
+    length = int(data.lower().split(b"content-length:")[1].split(b"\r\n")[0])
+    while length:
+        length -= len(client.recv(length))
+    return int(data.split(b" ")[1])

@@ -1,0 +1,18 @@
+"""The topic's own limit."""
+
+from __future__ import annotations
+
+from onceflow_producer.topic_limit import read_topic_bytes
+from tests.conftest import create_topic
+
+
+def test_the_limit_of_a_topic(kafka_bootstrap: str) -> None:
+    kafka = {"bootstrap.servers": kafka_bootstrap}
+    assert read_topic_bytes(kafka, create_topic(kafka_bootstrap)) == 1_048_588
+    small = create_topic(kafka_bootstrap, config={"max.message.bytes": "12345"})
+    assert read_topic_bytes(kafka, small) == 12_345
+
+
+def test_what_cannot_be_read_is_unknown(kafka_bootstrap: str) -> None:
+    assert read_topic_bytes({"bootstrap.servers": kafka_bootstrap}, "no.such.topic") is None
+    assert read_topic_bytes({"bootstrap.servers": "127.0.0.1:1"}, "x") is None
