@@ -128,7 +128,8 @@ def run(
     effects = Effects()
     left = list(answers)
     for handler in found:
-        call(handler, event, transaction=_RecordingTx(event, handler.name, effects, facts, result, left))
+        recording = _RecordingTx(event, handler=handler.name, effects=effects, facts=facts, result=result, answers=left)
+        call(handler, event, transaction=recording)
     result.facts = effects.facts
     result.outcomes = [
         OutcomeAsked(outcome.outcome_id, outcome.type, outcome.key, json.loads(outcome.value))
@@ -145,6 +146,7 @@ class _RecordingTx(Tx):
     def __init__(
         self,
         event: Event,
+        *,
         handler: str,
         effects: Effects,
         facts: Facts,
