@@ -14,11 +14,19 @@ STALL_AFTER_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why the bridge is not ready; ``closed`` when no publish is even tried meanwhile."""
+    """Why the bridge is not ready.
+
+    Attributes:
+        code: a failure code.
+        detail: one sentence, free of addresses: anyone may ask for it.
+        closed: no publish is even tried meanwhile.
+        said: what the client said last; for the log only.
+    """
 
     code: str
     detail: str
     closed: bool = True
+    said: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +39,7 @@ class BrokerState:
         credentials_refused: name of the client's error while login or TLS fail; cleared by the next proof.
         write_refused: name of the broker's error while it answers but refuses records; cleared by the next delivery.
         producer_failed: name of the fatal error while a new producer has not proved to work yet.
-        last_error: what the client said last; shown while the broker is away.
+        last_error: what the client said last.
     """
 
     seen_at: float | None = None
@@ -52,9 +60,9 @@ def reasons(state: BrokerState, *, now: float) -> tuple[Reason, ...]:
     if state.topic_missing:
         found.append(Reason("topic_missing", "the event topic does not exist"))
     if state.seen_at is None:
-        found.append(Reason("broker_unavailable", _with_error("the broker has not answered yet", state)))
+        found.append(Reason("broker_unavailable", "the broker has not answered yet", said=state.last_error))
     elif now - state.seen_at > STALL_AFTER_SECONDS:
-        found.append(Reason("broker_unavailable", _with_error("the broker does not answer", state)))
+        found.append(Reason("broker_unavailable", "the broker does not answer", said=state.last_error))
     if state.write_refused is not None:
         found.append(Reason("broker_refused", f"the broker refuses records: {state.write_refused}", closed=False))
     return tuple(found)
@@ -63,7 +71,3 @@ def reasons(state: BrokerState, *, now: float) -> tuple[Reason, ...]:
 def closing_reason(found: tuple[Reason, ...]) -> Reason | None:
     """Return the first reason for which no publish is tried, None when the road is open."""
     return next((reason for reason in found if reason.closed), None)
-
-
-def _with_error(text: str, state: BrokerState) -> str:
-    return f"{text}: {state.last_error}" if state.last_error else text

@@ -226,4 +226,4 @@ class BrokerWatch:
             _log.info("bridge_ready", topic=self._topic)
             return
         for reason in self.reasons:
-            _log.warning("bridge_not_ready", code=reason.code, detail=reason.detail)
+            _log.warning("bridge_not_ready", code=reason.code, detail=reason.detail, said=reason.said)
