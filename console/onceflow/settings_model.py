@@ -246,7 +246,7 @@ class RelaySettings(Section):
     lease_ttl_seconds: Seconds = Field(8.0, ge=2, le=300, description="A dead relay is replaced after this time.")
     batch_records_max: int = Field(5000, ge=1, le=100_000, description="Most outcomes of one Kafka transaction.")
     poll_seconds: Seconds = Field(
-        0.1, le=10, description="Pause before looking again when there was nothing to publish."
+        0.03, le=10, description="Pause before looking again when there was nothing to publish."
     )
 
 

@@ -1,0 +1,195 @@
+"""The command as a user starts it: help, exit codes, one JSON object per answer, nothing secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from onceflow.database import connect
+from onceflow.migrations import migrate
+from onceflow_schemas.sql import migrations
+
+HELP_SECONDS_MAX = 0.5
+TRIES = 5
+SERVICES = ("bridge", "process", "relay")
+
+
+def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    return subprocess.run(
+        [sys.executable, "-m", "onceflow", *arguments],
+        cwd=folder,
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_is_quick_and_names_every_command(tmp_path: Path) -> None:
+    times = []
+    text = ""
+    for _ in range(TRIES):
+        start = time.monotonic()
+        done = run("--help", folder=tmp_path)
+        times.append(time.monotonic() - start)
+        assert done.returncode == 0
+        text = done.stdout
+    for command in ("up", "demo", "bridge", "process", "relay", "migrate", "topics", "outcomes", "config"):
+        assert f"\n  {command} " in text
+    # The best of some tries: what is held here is which libraries are loaded, not how busy the machine is.
+    assert min(times) < HELP_SECONDS_MAX
+
+
+def test_help_loads_no_client_library(tmp_path: Path) -> None:
+    code = (
+        "import sys, runpy\nsys.argv = ['onceflow', '--help']\n"
+        "try:\n    runpy.run_module('onceflow', run_name='__main__')\nexcept SystemExit:\n    pass\n"
+        "heavy = {'confluent_kafka', 'pydantic', 'fastapi', 'uvicorn', 'stripe', 'structlog'} & set(sys.modules)\n"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("nonsense",), ("topics",), ("bridge", "--prot", "1"), ("migrate", "--status", "--sql")]
+)
+def test_a_wrong_command_line_is_two(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    assert run(*arguments, folder=tmp_path, DATABASE_URL="host=127.0.0.1").returncode == 2
+
+
+def test_the_version(tmp_path: Path) -> None:
+    done = run("--version", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "onceflow 0.1.0\n")
+
+
+@pytest.mark.parametrize("command", SERVICES)
+def test_a_service_without_settings_names_all_that_is_missing(command: str, tmp_path: Path) -> None:
+    done = run(command, folder=tmp_path, DATABASE_URL="postgres//u:CANARY@h", STRIPE_API_KEY="sk_live_CANARY")
+    assert done.returncode == 3
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: settings_invalid: ")
+    for name in ("deployment.id is not set", "kafka.bootstrap.servers is not set", "stripe.api_key is a live key"):
+        assert name in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("hint: ")
+    assert "CANARY" not in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_failure_with_json_is_one_object(tmp_path: Path) -> None:
+    done = run("migrate", "--json", folder=tmp_path, DATABASE_URL="postgresql://u:CANARY@127.0.0.1:9/x")
+    assert done.returncode == 5
+    assert json.loads(done.stdout)["error"]["code"] == "database_unavailable"
+    assert "CANARY" not in done.stdout + done.stderr
+
+
+def test_config_show_masks_and_says_where_from(tmp_path: Path) -> None:
+    (tmp_path / "onceflow.toml").write_text("[bridge]\nport = 1\nprot = 2\n")
+    done = run(
+        "config", "show", "--json", folder=tmp_path, STRIPE_WEBHOOK_SECRET="whsec_CANARY", ONCEFLOW_BRIDGE_HOST="h"
+    )
+    rows = {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
+    assert rows["bridge.port"] == {"name": "bridge.port", "value": "1", "source": "file onceflow.toml", "secret": False}
+    assert rows["bridge.host"]["source"] == "environment ONCEFLOW_BRIDGE_HOST"
+    assert rows["stripe.webhook_secret"]["value"] == "***"
+    assert "CANARY" not in done.stdout + done.stderr
+    assert done.returncode == 3
+    assert done.stderr == "fault: bridge.prot (onceflow.toml) is not a setting; did you mean port?\n"
+    (tmp_path / "onceflow.toml").unlink()
+    table = run("config", "show", "--set", "bridge.port=9", folder=tmp_path)
+    assert table.returncode == 0
+    assert "flag --set bridge.port" in table.stdout
+    assert run("config", "show", "--set", "bridge", folder=tmp_path).returncode == 2
+
+
+def test_migrate_from_nothing_to_this_release(empty_database: str, tmp_path: Path) -> None:
+    count = len(migrations())
+    before = run("migrate", "--status", "--json", folder=tmp_path, DATABASE_URL=empty_database)
+    assert before.returncode == 4
+    assert [json.loads(line)["state"] for line in before.stdout.splitlines()] == ["pending"] * count
+    assert "schema_missing" in before.stderr
+    sql = run("migrate", "--sql", folder=tmp_path, DATABASE_URL=empty_database)
+    assert "CREATE TABLE onceflow.inbox" in sql.stdout
+    done = run("migrate", "--json", folder=tmp_path, DATABASE_URL=empty_database)
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {"applied": [f"{one.version}_{one.name}" for one in migrations()]}
+    again = run("migrate", folder=tmp_path, DATABASE_URL=empty_database)
+    assert (again.returncode, again.stdout) == (0, "nothing to do: the schema is that of this release\n")
+    after = run("migrate", "--status", folder=tmp_path, DATABASE_URL=empty_database)
+    assert after.returncode == 0
+    assert "applied" in after.stdout
+
+
+def test_topics_plan_and_apply(empty_database: str, kafka_bootstrap: str, tmp_path: Path) -> None:
+    mark = tmp_path.name.replace("_", "-")
+    settings = {
+        "DATABASE_URL": empty_database,
+        "ONCEFLOW_KAFKA_BOOTSTRAP_SERVERS": kafka_bootstrap,
+        "ONCEFLOW_TOPICS_EVENTS": f"events.{mark}",
+        "ONCEFLOW_TOPICS_OUTCOMES": f"outcomes.{mark}",
+        "ONCEFLOW_TOPICS_PARTITIONS": "2",
+    }
+    early = run("topics", "plan", "--json", folder=tmp_path, **settings)
+    assert early.returncode == 4
+    assert json.loads(early.stdout)["error"]["code"] == "schema_missing"
+    with connect(empty_database, role="test") as connection:
+        migrate(connection)
+    plan = run("topics", "plan", "--json", folder=tmp_path, **settings)
+    assert plan.returncode == 1
+    assert [json.loads(line)["subject"] for line in plan.stdout.splitlines()] == [
+        f"events.{mark}", f"outcomes.{mark}", "onceflow.lane",
+    ]  # fmt: skip
+    applied = run("topics", "apply", folder=tmp_path, **settings)
+    assert applied.returncode == 0
+    assert f"topics: made events.{mark} with 2 partitions" in applied.stderr
+    settled = run("topics", "plan", folder=tmp_path, **settings)
+    assert (settled.returncode, settled.stdout) == (0, "nothing differs: topics and lanes are as the settings say\n")
+    refused = run("topics", "apply", "--json", "--set", "topics.partitions=3", folder=tmp_path, **settings)
+    assert refused.returncode == 5
+    assert json.loads(refused.stdout)["error"]["code"] == "topic_mismatch"
+
+
+def test_withholding_is_a_dry_run_until_it_is_asked_for(fresh_database: str, tmp_path: Path) -> None:
+    with connect(fresh_database, role="test") as connection:
+        migrate(connection)
+        connection.execute(
+            "INSERT INTO onceflow.lane (lane, head_seq, published_seq, topic_id, state) VALUES (0, 2, 0, 't', 'stopped:unpublishable')"
+        )
+        connection.execute(
+            "INSERT INTO onceflow.outcome (lane, seq, outcome_id, ce_id, type, key, value, cause)"
+            " SELECT 0, n, gen_random_uuid(), gen_random_uuid(), 'a.b', 'k', 'CANARY', 'event:x' FROM generate_series(1, 2) n"
+        )
+    arguments = ("outcomes", "withhold", "0", "1", "--code", "too_large", "--json")
+    dry = run(*arguments, folder=tmp_path, DATABASE_URL=fresh_database)
+    assert dry.returncode == 0
+    shown = json.loads(dry.stdout)
+    assert (shown["executed"], shown["type"], shown["bytes"], shown["withheld"]) == (False, "a.b", 6, None)
+    assert "CANARY" not in dry.stdout
+    second = run("outcomes", "withhold", "0", "2", "--code", "too_large", folder=tmp_path, DATABASE_URL=fresh_database)
+    assert second.returncode == 1
+    assert "lane 0 stands in front of 1, not of 2" in second.stderr
+    done = run(*arguments, "--execute", folder=tmp_path, DATABASE_URL=fresh_database)
+    assert done.returncode == 0
+    with connect(fresh_database, role="test") as connection:
+        rows = connection.execute("SELECT withheld FROM onceflow.outcome ORDER BY seq").fetchall()
+        assert rows == [("too_large",), (None,)]
+        assert connection.execute("SELECT state FROM onceflow.lane").fetchone() == ("ok",)
+    again = run(*arguments, "--execute", folder=tmp_path, DATABASE_URL=fresh_database)
+    assert again.returncode == 1
+    assert json.loads(again.stdout)["error"]["code"] == "withholding_refused"
+    missing = run("outcomes", "withhold", "0", "9", "--code", "x", folder=tmp_path, DATABASE_URL=fresh_database)
+    assert "there is no outcome 9 in lane 0" in missing.stderr
+    assert (
+        run("outcomes", "withhold", "0", "9", "--code", "X!", folder=tmp_path, DATABASE_URL=fresh_database).returncode
+        == 2
+    )

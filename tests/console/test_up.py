@@ -1,0 +1,229 @@
+"""`onceflow up` from outside: the ready file, deaths of every part, stops, and what is left behind (nothing)."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import stripe
+
+PARTS = ("postgres", "kafka", "bridge", "processor", "relay")
+READY_SECONDS = 120.0
+STOP_SECONDS = 40.0
+ORPHAN_SECONDS = 10.0
+RESTART_SECONDS = 30.0
+
+
+class Up:
+    """One `onceflow up` as a child of the test."""
+
+    def __init__(self, folder: Path, *arguments: str, **environment: str) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.ready_file = folder / "out" / "ready.json"
+        self.ready_file.parent.mkdir(exist_ok=True)
+        self.data = folder / "data"
+        kept = {name: os.environ[name] for name in ("PATH", "HOME", "XDG_CACHE_HOME") if name in os.environ}
+        argv = [sys.executable, "-m", "onceflow", "up", "--data", str(self.data), "--ready-file", str(self.ready_file)]
+        with (folder / "up.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [*argv, "--no-simulator", *arguments], cwd=folder, env={**kept, **environment}, stdout=log, stderr=log
+            )
+
+    def ready(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.ready_file.read_text())
+        return found
+
+    def said(self) -> str:
+        return (self.folder / "up.log").read_text()
+
+    def wait_ready(self) -> dict[str, Any]:
+        wait_for(lambda: self.ready_file.exists() or self.process.poll() is not None, READY_SECONDS)
+        assert self.process.poll() is None, self.said()
+        return self.ready()
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(STOP_SECONDS)
+
+
+def wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "the condition did not come true in time"
+        threading.Event().wait(0.02)
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def send(ready: dict[str, Any], event_id: str) -> int:
+    body = json.dumps(
+        {
+            "id": event_id,
+            "object": "event",
+            "type": "payment_intent.succeeded",
+            "created": int(time.time()),
+            "livemode": False,
+            "api_version": "2026-01-01",
+            "data": {"object": {"id": f"pi_{event_id}", "object": "payment_intent", "amount": 5, "currency": "eur"}},
+        }
+    )
+    header = stripe.WebhookSignature.generate_signature_header(body, ready["webhook_secret"], int(time.time()))
+    request = urllib.request.Request(ready["webhook_url"], body.encode(), {"Stripe-Signature": header})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return int(answer.status)
+
+
+def inbox(ready: dict[str, Any]) -> list[str]:
+    with psycopg.connect(ready["database_url"]) as connection:
+        rows = connection.execute("SELECT event_id FROM onceflow.inbox ORDER BY event_id").fetchall()
+    return [event_id for (event_id,) in rows]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
+    started: list[Up] = []
+
+    def begin(name: str = "a", *arguments: str, **environment: str) -> Up:
+        up = Up(tmp_path / name, *arguments, **environment)
+        started.append(up)
+        return up
+
+    yield begin
+    for up in started:
+        if up.process.poll() is None:
+            up.stop()
+
+
+def test_the_whole_life_of_a_data_folder(start: Callable[..., Up]) -> None:
+    up = start()
+    ready = up.wait_ready()
+    assert stat.S_IMODE(up.ready_file.stat().st_mode) == 0o600
+    assert ready["version"] == 1
+    assert sorted(ready) == sorted(
+        [
+            "version", "webhook_url", "webhook_secret", "kafka_bootstrap", "database_url", "event_topic",
+            "outcome_topic", "metrics_urls", "pids",
+        ]
+    )  # fmt: skip
+    assert sorted(ready["pids"]) == sorted(PARTS)
+    assert sorted(ready["metrics_urls"]) == ["bridge", "processor", "relay"]
+    assert (ready["event_topic"], ready["outcome_topic"]) == ("stripe.events.v1", "stripe.outcomes.v1")
+    assert json.loads((up.data / "ready.json").read_text()) == ready
+    assert ready["webhook_url"] in up.said()
+    for url in ready["metrics_urls"].values():
+        with urllib.request.urlopen(url, timeout=10) as page:
+            assert b"onceflow_" in page.read()
+
+    assert send(ready, "evt_1") == 200
+    wait_for(lambda: inbox(ready) == ["evt_1"], 20)
+
+    for part in PARTS:
+        before = up.ready()["pids"][part]
+        os.kill(before, signal.SIGKILL)
+        wait_for(lambda part=part, before=before: up.ready()["pids"][part] != before, RESTART_SECONDS)  # type: ignore[misc]
+    now = up.ready()
+    assert {name: now[name] for name in now if name != "pids"} == {
+        name: ready[name] for name in ready if name != "pids"
+    }
+    assert not set(now["pids"].values()) & set(ready["pids"].values())
+    assert all(alive(pid) for pid in now["pids"].values())
+    wait_for(lambda: send(now, "evt_2") == 200, 20)
+    wait_for(lambda: inbox(now) == ["evt_1", "evt_2"], 30)
+
+    second = subprocess.run(
+        [sys.executable, "-m", "onceflow", "up", "--data", str(up.data), "--json"],
+        cwd=up.folder, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert second.returncode == 3
+    assert json.loads(second.stdout)["error"]["code"] == "data_folder_in_use"
+    assert all(alive(pid) for pid in now["pids"].values()), "the refused one has touched nothing"
+    assert up.ready() == now
+
+    assert up.stop() == 0
+    assert not [pid for pid in now["pids"].values() if alive(pid)]
+    assert not up.ready_file.exists()
+
+    again = start()
+    later = again.wait_ready()
+    assert {name: later[name] for name in later if name != "pids"} == {
+        name: ready[name] for name in ready if name != "pids"
+    }
+    assert inbox(later) == ["evt_1", "evt_2"]
+    assert send(later, "evt_3") == 200
+    wait_for(lambda: inbox(later) == ["evt_1", "evt_2", "evt_3"], 20)
+
+    again.process.kill()
+    wait_for(lambda: not [pid for pid in later["pids"].values() if alive(pid)], ORPHAN_SECONDS)
+
+
+def test_two_folders_side_by_side_and_ctrl_c(start: Callable[..., Up]) -> None:
+    ups = [start("a"), start("b", "--port", "0", STRIPE_WEBHOOK_SECRET="whsec_listen", PGSSLMODE="verify-full")]
+    first, second = (up.wait_ready() for up in ups)
+    assert first["webhook_secret"] != second["webhook_secret"]
+    assert first["webhook_url"] != second["webhook_url"]
+    assert send(first, "evt_a") == 200
+    assert send({**second, "webhook_secret": "whsec_listen"}, "evt_b") == 200
+    wait_for(lambda: (inbox(first), inbox(second)) == (["evt_a"], ["evt_b"]), 20)
+    for up in ups:
+        assert up.stop(signal.SIGINT) == 0
+    pids = [*first["pids"].values(), *second["pids"].values()]
+    assert not [pid for pid in pids if alive(pid)]
+    for up in ups:
+        for log in (up.data / "logs").glob("*.log"):
+            assert first["webhook_secret"] not in log.read_text(errors="replace")
+            assert second["webhook_secret"] not in log.read_text(errors="replace")
+
+
+def test_handlers_that_cannot_be_loaded_end_it_with_their_reason(start: Callable[..., Up]) -> None:
+    up = start("a", "--handlers", "shop_d:handlers")
+    (up.folder / "shop_d.py").write_text("raise ValueError('of the user')\n")
+    assert up.process.wait(READY_SECONDS) == 3
+    assert "handlers_not_found" in up.said()
+    assert "ValueError: of the user" in up.said()
+    assert not up.ready_file.exists()
+
+
+def test_a_stop_while_it_starts_leaves_nothing(start: Callable[..., Up]) -> None:
+    up = start()
+    wait_for(lambda: "postgres" in up.said(), READY_SECONDS)
+    assert up.stop() == 0
+    assert "Traceback" not in up.said()
+    marker = str(up.data).encode()
+    found = [path for path in Path("/proc").glob("[0-9]*/cmdline") if _mentions(path, marker)]
+    assert found == []
+
+
+def _mentions(path: Path, marker: bytes) -> bool:
+    try:
+        return marker in path.read_bytes()
+    except OSError:
+        return False
+
+
+def test_a_ready_file_in_no_folder_is_a_usage_error(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "onceflow", "up", "--ready-file", str(tmp_path / "no" / "ready.json")],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert not (tmp_path / ".onceflow").exists()
