@@ -13,7 +13,7 @@ import psycopg
 
 from onceflow.database import unavailable
 from onceflow.redaction import redacted
-from onceflow_processor.schema_check import SchemaState, compare_schema, read_applied, schema_fault
+from onceflow_processor.schema_check import check_encoding, SchemaState, compare_schema, read_applied, schema_fault
 from onceflow_schemas.failure import Failure, Misconfigured, Unavailable
 from onceflow_schemas.sql import Migration, migrations, queries
 
@@ -40,9 +40,10 @@ def migrate(
         The migrations that this runner applied, in their order.
 
     Raises:
-        Misconfigured: ``schema_ahead``, ``schema_changed``, or ``migration_failed`` with what the server said.
+        Misconfigured: ``database_unsafe``, ``schema_ahead``, ``schema_changed``, or ``migration_failed`` with what the server said.
         Unavailable: ``database_unavailable``: the server went away, or another runner held the lock too long.
     """
+    check_encoding(connection)
     release = migrations() if release is None else release
     done: list[Migration] = []
     for _ in range(len(release) + 1):

@@ -79,6 +79,17 @@ def read_applied(connection: psycopg.Connection[Any]) -> dict[str, str | None]:
     return {str(version): sha256 for version, sha256 in rows}
 
 
+def check_encoding(connection: psycopg.Connection[Any]) -> None:
+    """Refuse a database of another encoding before anything is read: its texts would come as bytes.
+
+    Raises:
+        Misconfigured: ``database_unsafe``.
+    """
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise Misconfigured("database_unsafe", f"the database's encoding is {encoding}: create it with ENCODING 'UTF8'")
+
+
 def check_schema(connection: psycopg.Connection[Any]) -> None:
     """Refuse a database whose schema is not that of this release.
 
@@ -86,9 +97,11 @@ def check_schema(connection: psycopg.Connection[Any]) -> None:
         connection: any open one; it is left as it was.
 
     Raises:
-        Misconfigured: ``schema_missing``, ``schema_behind``, ``schema_ahead`` or ``schema_changed``.
+        Misconfigured: ``schema_missing``, ``schema_behind``, ``schema_ahead``, ``schema_changed``, or
+            ``database_unsafe`` for another encoding.
         psycopg.Error: the database did not answer.
     """
+    check_encoding(connection)
     fault = schema_fault(compare_schema(migrations(), read_applied(connection)))
     if fault is not None:
         raise fault

@@ -29,7 +29,7 @@ def safety_faults(row: dict[str, Any]) -> list[str]:
     """Return what is unsafe about a database, as sentences with the fix.
 
     Args:
-        row: version, fsync, synchronous_commit, encoding, standby, as the query ``safety`` gives them.
+        row: version, fsync, synchronous_commit, standby, as the query ``safety`` gives them.
     """
     faults = []
     if row["version"] < VERSION_MIN:
@@ -38,8 +38,6 @@ def safety_faults(row: dict[str, Any]) -> list[str]:
         faults.append("fsync is off, a crash may lose or tear what was committed: set fsync=on")
     if row["synchronous_commit"] not in _DURABLE:
         faults.append(f"synchronous_commit is {row['synchronous_commit']}, a crash may lose commits: set it to on")
-    if row["encoding"] != "UTF8":
-        faults.append(f"the encoding is {row['encoding']}: create the database with ENCODING 'UTF8'")
     if row["standby"]:
         faults.append("this is a standby: connect to the primary")
     return faults

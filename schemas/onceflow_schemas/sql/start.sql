@@ -4,8 +4,6 @@
 SELECT current_setting('server_version_num')::integer AS version,
        current_setting('fsync') AS fsync,
        current_setting('synchronous_commit') AS synchronous_commit,
-       current_setting('server_encoding') AS encoding,
-       current_setting('transaction_read_only') AS read_only,
        pg_is_in_recovery() AS standby;
 
 -- name: system
