@@ -13,7 +13,7 @@ import psycopg
 
 from onceflow.database import unavailable
 from onceflow.redaction import redacted
-from onceflow_processor.schema_check import check_encoding, SchemaState, compare_schema, read_applied, schema_fault
+from onceflow_processor.schema_check import SchemaState, check_encoding, compare_schema, read_applied, schema_fault
 from onceflow_schemas.failure import Failure, Misconfigured, Unavailable
 from onceflow_schemas.sql import Migration, migrations, queries
 
