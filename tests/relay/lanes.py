@@ -24,6 +24,12 @@ import psycopg
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from onceflow_processor.relay.kafka_clients import Refusals
+from onceflow_processor.relay.lane_store import LaneStore, connect
+from onceflow_processor.relay.lease import Lease, lease_name
+from onceflow_processor.relay.metrics import RelayMetrics
+from onceflow_processor.relay.session import Session, SessionSettings
+
 DEPLOYMENT = "test"
 WAIT_SECONDS = 60.0
 SCRIPT = Path(__file__).with_name("relay_process.py")
@@ -246,3 +252,43 @@ def stopped(process: subprocess.Popen[bytes]) -> Iterator[None]:
         yield
     finally:
         os.kill(process.pid, signal.SIGCONT)
+
+
+@contextlib.contextmanager
+def term(lanes: Lanes, *, clock: Callable[[], float] = time.monotonic, **changes: Any) -> Iterator[Session]:
+    """One term of a relay in this process, opened, for tests that look at single steps."""
+    given: dict[str, Any] = {
+        "kafka": {"bootstrap.servers": lanes.bootstrap},
+        "deployment": DEPLOYMENT,
+        "outcome_topic": lanes.topic,
+        "group": lanes.group,
+        "transactional_id": lanes.transactional_id,
+        "batch_records_max": 1_000,
+    }
+    connection = connect(lanes.database_url, role="onceflow-relay", prepared=True)
+    name = lease_name(lanes.topic)
+    lease = Lease(connection, name=name, owner="test", ttl_seconds=60.0, clock=time.monotonic)
+    assert lease.acquire(), "the lease is free"
+    session = Session(
+        SessionSettings(**(given | changes)),
+        store=LaneStore(connection, lease_name=name),
+        lease=lease,
+        metrics=RelayMetrics(),
+        refusals=Refusals(),
+        clock=clock,
+    )
+    try:
+        session.open()
+        yield session
+    finally:
+        session.close()
+        lease.release()
+        connection.close()
+
+
+def run_dry(session: Session, *, steps_max: int = 200) -> int:
+    """Step until nothing moves; returns the number of steps."""
+    for done in range(steps_max):
+        if not session.step():
+            return done
+    raise AssertionError("the relay does not come to rest")

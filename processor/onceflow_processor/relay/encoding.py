@@ -74,11 +74,10 @@ class Encoder:
 
     def encode(self, row: StoredOutcome) -> Prepared | Unencodable:
         """Make a row into a record."""
-        if row.headers != NO_HEADERS or row.withheld is not None:
-            return self._whole(row)
-        found = self._templates.get((row.lane, row.type, row.revision))
+        plain = row.headers == NO_HEADERS and row.withheld is None
+        found = self._templates.get((row.lane, row.type, row.revision)) if plain else None
         if found is None:
-            found = self._learn(row)
+            return self._whole(row, learn=plain)
         template, (at_id, at_time, at_subject, at_sequence, at_cause, at_outcome) = found
         headers = template.copy()
         headers[at_id] = ("ce_id", row.ce_id)
@@ -89,25 +88,19 @@ class Encoder:
         headers[at_outcome] = ("onceflow_outcome_id", row.outcome_id)
         return Prepared(row.seq, row.ce_id, row.key, row.value, headers)
 
-    def _learn(self, row: StoredOutcome) -> tuple[Headers, tuple[int, ...]]:
-        headers = self._headers(_outcome(row))
-        names = [name for name, _ in headers]
-        if len(self._templates) >= TEMPLATES_MAX:
-            self._templates.clear()
-        found = headers, tuple(names.index(name) for name in _OWN)
-        self._templates[row.lane, row.type, row.revision] = found
-        return found
-
-    def _whole(self, row: StoredOutcome) -> Prepared | Unencodable:
+    def _whole(self, row: StoredOutcome, *, learn: bool) -> Prepared | Unencodable:
         try:
             outcome = _outcome(row)
-            headers = self._headers(outcome)
-        except (AttributeError, TypeError, UnicodeEncodeError) as error:
+            headers = cast("Headers", outcome_headers(outcome, deployment=self._deployment, refill=self._refill))
+        except (AttributeError, TypeError, ValueError) as error:
             return Unencodable(row.seq, f"its headers are not texts ({type(error).__name__})")
+        if learn:
+            if len(self._templates) >= TEMPLATES_MAX:
+                self._templates.clear()
+            names = [name for name, _ in headers]
+            places = tuple(names.index(name) for name in _OWN)
+            self._templates[row.lane, row.type, row.revision] = headers.copy(), places
         return Prepared(row.seq, row.ce_id, row.key, outcome_value(outcome), headers)
-
-    def _headers(self, outcome: OutcomeRow) -> Headers:
-        return cast("Headers", outcome_headers(outcome, deployment=self._deployment, refill=self._refill))
 
 
 def _outcome(row: StoredOutcome) -> OutcomeRow:

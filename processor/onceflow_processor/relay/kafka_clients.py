@@ -128,11 +128,23 @@ def broker_failures() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        reason = error.args[0]
-        text = f"{reason.name()}: {reason.str()}" if isinstance(reason, KafkaError) else str(reason)
-        raise Unavailable("broker_unavailable", f"Kafka: {text}") from error
+        raise Unavailable("broker_unavailable", f"Kafka: {_text(error)}") from error
+    except SystemError as error:
+        # The client raises a fatal error in the middle of its callbacks, and the interpreter then complains about the
+        # callbacks that follow instead: the client's error is at the end of the chain.
+        cause = error.__cause__
+        while isinstance(cause, SystemError):
+            cause = cause.__cause__
+        if not isinstance(cause, KafkaException):
+            raise
+        raise Unavailable("broker_unavailable", f"Kafka: {_text(cause)}") from error
     except TimeoutError as error:
         raise Unavailable("broker_unavailable", "Kafka did not answer in time") from error
+
+
+def _text(error: KafkaException) -> str:
+    reason = error.args[0]
+    return f"{reason.name()}: {reason.str()}" if isinstance(reason, KafkaError) else str(reason)
 
 
 def _looking(kafka: Mapping[str, object], on_error: Callable[[KafkaError], None], role: str) -> dict[str, Any]:

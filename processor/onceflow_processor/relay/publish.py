@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -66,6 +67,11 @@ class _Reports:
     ends: dict[int, int] = field(default_factory=dict)
     faults: dict[int, KafkaError] = field(default_factory=dict)
     broker_error: KafkaError | None = None
+
+    @property
+    def failed(self) -> bool:
+        """True from the first failure on: the client sends nothing more of this transaction, so waiting is vain."""
+        return bool(self.faults) or self.broker_error is not None
 
     def take(self, error: KafkaError | None, message: Message) -> None:
         """Note one report; within a partition they come in the order of their offsets."""
@@ -158,8 +164,9 @@ class Publisher:
 
     def close(self) -> None:
         """Throw the producer away without waiting for what it still holds."""
-        self._producer.purge()
-        self._producer.flush(0)
+        with suppress(Unavailable), broker_failures():
+            self._producer.purge()
+            self._producer.flush(0)
 
     def _send(
         self, batches: Mapping[int, Sequence[Prepared]], reports: _Reports
@@ -175,9 +182,9 @@ class Publisher:
                     refused[lane] = Refusal(record.seq, error.name())
                     break
                 sent[lane] = record
-        while len(self._producer) and self._producer.flush(FLUSH_SLICE_SECONDS):
+        while not reports.failed and self._flush():
             self._wait_on(give_up_at)
-        # A transaction that failed for one record ends the others' too, so a record's fault is looked at first.
+        # A transaction that failed for one record takes the others with it, so a record's fault is looked at first.
         if reports.broker_error is not None and not reports.faults:
             raise Unavailable("broker_unavailable", f"Kafka: {reports.broker_error.name()} in a delivery report")
         return sent, refused
@@ -189,7 +196,8 @@ class Publisher:
                     self._topic, record.value, record.key, lane, on_delivery=reports.take, headers=record.headers
                 )
             except BufferError:
-                self._producer.poll(QUEUE_WAIT_SECONDS)
+                with broker_failures():
+                    self._producer.poll(QUEUE_WAIT_SECONDS)
                 self._wait_on(give_up_at)
             except KafkaException as error:
                 reason = error.args[0]
@@ -198,6 +206,10 @@ class Publisher:
                 raise Unavailable("broker_unavailable", f"Kafka: {reason.name()} while producing") from error
             else:
                 return None
+
+    def _flush(self) -> int:
+        with broker_failures():
+            return self._producer.flush(FLUSH_SLICE_SECONDS)
 
     def _wait_on(self, give_up_at: float) -> None:
         self._keep_lease()
@@ -214,10 +226,10 @@ class Publisher:
         with broker_failures():
             self._producer.send_offsets_to_transaction(offsets, self._group_metadata, self._bounded(COMMIT_SECONDS_MAX))
         try:
-            self._producer.commit_transaction(max(give_up_at - time.monotonic(), 0.001))
-        except KafkaException as error:
-            reason = error.args[0]
-            raise Uncertain("commit_uncertain", f"Kafka: {reason.name()} in commit_transaction") from error
+            with broker_failures():
+                self._producer.commit_transaction(max(give_up_at - time.monotonic(), 0.001))
+        except Unavailable as failure:
+            raise Uncertain("commit_uncertain", f"the commit was not confirmed: {failure.message}") from failure
 
     def _abort(self) -> None:
         with broker_failures():
