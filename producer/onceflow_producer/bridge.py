@@ -21,7 +21,7 @@ from uvicorn.loops.auto import auto_loop_factory
 
 from onceflow_producer.body import BodyBudget
 from onceflow_producer.broker_watch import BrokerWatch
-from onceflow_producer.connection import KEEP_ALIVE_SECONDS, ConnectionLimits, bounded_by
+from onceflow_producer.connection import KEEP_ALIVE_SECONDS, ConnectionLimits, allow_open_files, bounded_by
 from onceflow_producer.health import build_app
 from onceflow_producer.lifetime import Lifetime, write_state
 from onceflow_producer.metrics import BridgeMetrics
@@ -45,10 +45,14 @@ def run(options: BridgeOptions) -> int:
     """Serve until asked to stop; return the exit code, 0 after a clean drain.
 
     Raises:
-        Misconfigured: the options cannot be used (all faults at once), the port is taken, or the broker refuses our
-            credentials before the bridge was ever ready.
+        Misconfigured: the options cannot be used (all faults at once), the port is taken, too few files may be open,
+            or the broker refuses our credentials before the bridge was ever ready.
     """
     check_options(options)
+    allow_open_files(options.connections_max)
+    if options.state_file is not None:
+        # Whoever waits for it must not find the one of an earlier run.
+        options.state_file.unlink(missing_ok=True)
     with (
         Lifetime(parent_pid=options.parent_pid) as lifetime,
         _listener(options.host, options.port) as listener,

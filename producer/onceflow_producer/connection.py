@@ -8,6 +8,7 @@ senders of one byte per ten seconds would hold it for ever.
 from __future__ import annotations
 
 import asyncio
+import resource
 from typing import Any
 
 from uvicorn.config import Config
@@ -17,12 +18,15 @@ from uvicorn.server import ServerState
 from onceflow_producer.metrics import BridgeMetrics
 from onceflow_producer.refusal import REFUSAL_ANSWERS
 from onceflow_producer.request_head import HEADERS_BYTES_MAX
+from onceflow_schemas.failure import Misconfigured
 
 CONNECTIONS_MAX = 1_000
 HEADERS_DEADLINE_SECONDS = 10.0
 """From opening a connection, or from the end of the last answer on it, to the end of the next headers."""
 SWEEP_SECONDS = 1.0
 KEEP_ALIVE_SECONDS = 5
+OTHER_FILES = 256
+"""What a bridge opens besides its HTTP connections: Kafka, metrics, logs."""
 
 
 class ConnectionLimits:
@@ -137,6 +141,23 @@ class BoundedConnection(HttpToolsProtocol):
         self.limits.metrics.refused["headers_too_large"].inc()
         self.transport.write(head + b"\r\n\r\n" + answer.body["body"])
         self.transport.close()
+
+
+def allow_open_files(connections_max: int) -> None:
+    """Raise this process's limit of open files as far as the connections need it.
+
+    Without it a flood of connections would take the files that Kafka's own connections need.
+
+    Raises:
+        Misconfigured: the hard limit is too low.
+    """
+    needed = connections_max + OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            message = f"{connections_max} connections need {needed} open files, and only {hard} are allowed"
+            raise Misconfigured("settings_invalid", message, "Raise the limit (ulimit -n), or allow fewer connections.")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def bounded_by(limits: ConnectionLimits) -> type[BoundedConnection]:

@@ -29,7 +29,8 @@ _OURS = ("message.timeout.ms", "delivery.timeout.ms", "message.max.bytes", "batc
 
 _DEFAULTS: Mapping[str, object] = {
     "client.id": "onceflow-bridge",
-    "linger.ms": 1,
+    # Under load five milliseconds make batches, which spares the broker a third of its work; alone they are not felt.
+    "linger.ms": 5,
     # The client's defaults (10 s, 60 s, 30 s) would keep a recovered broker away from us for longer than it was gone.
     "reconnect.backoff.ms": 50,
     "reconnect.backoff.max.ms": 1_000,

@@ -1,4 +1,4 @@
-"""The event topic's own size limit, asked from the broker.
+"""A topic's own size limit, asked from the broker.
 
 Rule: not being allowed to ask is no fault; the limit is then unknown and said to be.
 """
@@ -17,7 +17,7 @@ LIMIT_NAME = "max.message.bytes"
 LOG_LEVEL = 4
 """Warnings and worse (syslog's numbers): this client lives for one question, its coming and going is no news."""
 
-_log = structlog.get_logger("onceflow.bridge")
+_log = structlog.get_logger("onceflow.topic_limit")
 
 
 def read_topic_bytes(kafka: Mapping[str, object], topic: str) -> int | None:
@@ -28,12 +28,12 @@ def read_topic_bytes(kafka: Mapping[str, object], topic: str) -> int | None:
         topic: the topic's name.
     """
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    properties: dict[str, Any] = {**kafka, "client.id": "onceflow-bridge-limits", "log_level": LOG_LEVEL}
+    properties: dict[str, Any] = {**kafka, "client.id": "onceflow-limits", "log_level": LOG_LEVEL}
     client = AdminClient(properties)
     try:
         pending = client.describe_configs([resource], request_timeout=TIMEOUT_SECONDS)
         entries = pending[resource].result(timeout=TIMEOUT_SECONDS)
         return int(entries[LIMIT_NAME].value)
     except (KafkaException, TimeoutError, KeyError, TypeError, ValueError) as failure:
-        _log.warning("bridge_topic_limit_unknown", topic=topic, reason=type(failure).__name__)
+        _log.warning("topic_limit_unknown", topic=topic, reason=type(failure).__name__)
         return None

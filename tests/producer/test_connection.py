@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 import uvicorn
 
 from onceflow_producer.connection import ConnectionLimits, bounded_by
@@ -156,6 +159,26 @@ def test_a_body_answered_early_may_not_go_on_for_ever() -> None:
         while not closed_by_server(client):
             send_all(client, [b"x" * 1_000])
             assert time.monotonic() - started < 3.0
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "said"),
+    [(64, 4_096, "1256"), (2_000, 4_096, "2000"), (64, 512, "settings_invalid")],
+)
+def test_open_files_are_raised_to_what_the_connections_need(*, soft: int, hard: int, said: str) -> None:
+    script = (
+        "import resource\n"
+        "from onceflow_producer.connection import allow_open_files\n"
+        "from onceflow_schemas.failure import Misconfigured\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n"
+        "try:\n"
+        "    allow_open_files(1_000)\n"
+        "    print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+        "except Misconfigured as refused:\n"
+        "    print(refused.code)\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30)
+    assert finished.stdout.strip() == said
 
 
 def test_requests_in_one_packet_are_answered_in_order() -> None:
