@@ -191,10 +191,10 @@ class _Bridge:
         self, watch: BrokerWatch, publisher: Publisher, *, budget: BodyBudget, limits: ConnectionLimits
     ) -> None:
         gauge = self._metrics.gauge
-        gauge("onceflow_bridge_in_flight", "Events that wait for the broker.", lambda: publisher.in_flight)
-        gauge("onceflow_bridge_ready", "1 when an event would be tried now.", lambda: float(not watch.reasons))
-        gauge("onceflow_bridge_connections", "Open HTTP connections.", lambda: len(limits.open))
-        gauge("onceflow_bridge_body_bytes", "Bytes of bodies in memory.", lambda: budget.held_bytes)
+        gauge("onceflow_bridge_in_flight", "Events that wait for the broker.", read=lambda: publisher.in_flight)
+        gauge("onceflow_bridge_ready", "1 when an event would be tried now.", read=lambda: float(not watch.reasons))
+        gauge("onceflow_bridge_connections", "Open HTTP connections.", read=lambda: len(limits.open))
+        gauge("onceflow_bridge_body_bytes", "Bytes of bodies in memory.", read=lambda: budget.held_bytes)
 
     async def _announce(self, server: _Server, watch: BrokerWatch, *, listener: socket.socket) -> None:
         """Write the state file when the bridge is ready for the first time; refuse to go on without credentials."""

@@ -77,6 +77,6 @@ class BridgeMetrics:
     def _histogram(self, name: str, documentation: str) -> Histogram:
         return Histogram(name, documentation, buckets=_PUBLISH_SECONDS, registry=self.registry)
 
-    def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
+    def gauge(self, name: str, documentation: str, *, read: Callable[[], float]) -> None:
         """Register a gauge that is read when it is scraped, so that it costs nothing per request."""
         Gauge(name, documentation, registry=self.registry).set_function(read)

@@ -93,7 +93,7 @@ class Answer:
     body: dict[str, Any]
 
 
-def json_answer(status: int, document: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> Answer:
+def json_answer(status: int, document: bytes, *, headers: list[tuple[bytes, bytes]] | None = None) -> Answer:
     """Return the answer with this JSON text as its body."""
     start = {
         "type": "http.response.start",
@@ -117,7 +117,7 @@ def _refusal_answer(code: str, status: int) -> Answer:
     headers = list(_EXTRA_HEADERS.get(code, ()))
     if status == 503:  # noqa: PLR2004 - the one status whose meaning is "later"
         headers.append((b"retry-after", b"%d" % RETRY_AFTER_SECONDS))
-    return json_answer(status, refusal_document(code), headers)
+    return json_answer(status, refusal_document(code), headers=headers)
 
 
 REFUSAL_ANSWERS: Mapping[str, Answer] = {code: _refusal_answer(code, status) for code, status in STATUS_OF.items()}

@@ -20,7 +20,7 @@ def test_two_bridges_do_not_add_up_and_gauges_are_read_when_scraped() -> None:
     first, second = BridgeMetrics(), BridgeMetrics()
     first.requests[200].inc()
     values = [1.0]
-    first.gauge("onceflow_bridge_ready", "x", lambda: values[0])
+    first.gauge("onceflow_bridge_ready", "x", read=lambda: values[0])
     values[0] = 7.0
     assert b'requests_total{status="200"} 1.0' in generate_latest(first.registry)
     assert b"onceflow_bridge_ready 7.0" in generate_latest(first.registry)

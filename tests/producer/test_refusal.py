@@ -49,6 +49,6 @@ def test_nothing_that_happens_after_a_valid_signature_costs_a_token() -> None:
 
 
 def test_an_answer_says_its_length() -> None:
-    answer = json_answer(200, b'{"a":1}', [(b"x-y", b"z")])
+    answer = json_answer(200, b'{"a":1}', headers=[(b"x-y", b"z")])
     assert dict(answer.start["headers"])[b"content-length"] == b"7"
     assert dict(answer.start["headers"])[b"x-y"] == b"z"
