@@ -86,6 +86,17 @@ def test_a_service_without_settings_names_all_that_is_missing(command: str, tmp_
     assert "Traceback" not in done.stderr
 
 
+def test_handlers_can_be_checked_alone(tmp_path: Path) -> None:
+    good = run("process", "--check", "--handlers", "onceflow.examples.payments:handlers", folder=tmp_path)
+    assert (good.returncode, good.stdout) == (0, "onceflow.examples.payments:handlers: the handlers can be used\n")
+    (tmp_path / "shop_e.py").write_text(
+        "from onceflow import Handlers\nhandlers = Handlers()\n@handlers.on('a b')\ndef one(event):\n    pass\n"
+    )
+    bad = run("process", "--check", "--handlers", "shop_e:handlers", folder=tmp_path)
+    assert bad.returncode == 3
+    assert "handlers_invalid" in bad.stderr
+
+
 def test_a_failure_with_json_is_one_object(tmp_path: Path) -> None:
     done = run("migrate", "--json", folder=tmp_path, DATABASE_URL="postgresql://u:CANARY@127.0.0.1:9/x")
     assert done.returncode == 5

@@ -27,6 +27,7 @@ def process(
     handlers: Annotated[
         str | None, typer.Option("--handlers", metavar="MODULE:ATTRIBUTE", help="Your handlers.")
     ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Only check the handlers, then exit.")] = False,
     config: Config = None,
     kafka_config: KafkaConfig = None,
     assignments: Set = None,
@@ -40,13 +41,19 @@ def process(
         live=live,
         flags={"processor.handlers": ("--handlers", handlers)},
     )
-    loaded = settings_for_service(sources, needs=NEEDS)
+    loaded = settings_for_service(sources, needs=("processor.handlers",) if check else NEEDS)
 
     from onceflow.handlers_loading import load_handlers
-    from onceflow.service_options import processor_options
-    from onceflow_processor.service import run
 
     name = loaded.settings.processor.handlers
     assert name is not None, "it is among NEEDS"
     found = load_handlers(name, folder=Path.cwd())
+    if check:
+        found.check()
+        print(f"{name}: the handlers can be used")
+        return
+
+    from onceflow.service_options import processor_options
+    from onceflow_processor.service import run
+
     raise typer.Exit(run(processor_options(loaded.settings, handlers=found)))
