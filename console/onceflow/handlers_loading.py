@@ -6,6 +6,7 @@ Rule: what goes wrong in the user's module is told by its own last line and plac
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import traceback
 from pathlib import Path
@@ -48,6 +49,26 @@ def load_handlers(name: str, *, folder: Path) -> Handlers:
             "Write `handlers = Handlers()` in that module and name it with --handlers module:handlers.",
         )
     return found
+
+
+def require_module(name: str, *, folder: Path) -> None:
+    """Refuse a name whose module does not exist, without importing it: what it does then is for the processor to see.
+
+    Raises:
+        Misconfigured: ``handlers_not_found``.
+    """
+    module_name = name.partition(":")[0]
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        found = importlib.util.find_spec(module_name) is not None
+    except ModuleNotFoundError:
+        found = False
+    # A package above the module is imported to find it; what goes wrong there is told by the processor.
+    except (Exception, SystemExit):  # noqa: BLE001
+        return
+    if not found:
+        raise Misconfigured("handlers_not_found", f"{name} cannot be loaded: there is no module {module_name} here")
 
 
 def _last_line(error: BaseException) -> str:

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from onceflow.embedded import EmbeddedServices
-from onceflow.embedded.child_process import Command, run_to_end
 from onceflow.embedded.ports import claim_ports
-from onceflow.exit_codes import PartFailed
 from onceflow.local_identity import ACCOUNT, KEY_ID, LocalIdentity
 from onceflow.settings import LoadedSettings, environment_for_child, process_environment
 from onceflow.settings_model import TopicSettings
@@ -25,7 +23,6 @@ from onceflow.supervisor import ProcessPart
 HANDLERS = "onceflow.examples.payments:handlers"
 WEBHOOK_PATH = "/webhooks/stripe"
 READY_VERSION = 1
-CHECK_SECONDS_MAX = 60.0
 PORT_GRACE_SECONDS = 2.0
 """How long a part of the last time may still hold its port."""
 
@@ -133,19 +130,6 @@ def claim_all_ports(services: EmbeddedServices, *, bridge_port: int | None) -> d
     names = ["bridge", *(f"{name}_metrics" for name in COMMANDS)]
     ports = claim_ports(services.folder.root / "ports.json", names, grace_seconds=PORT_GRACE_SECONDS)
     return ports | ({"bridge": bridge_port} if bridge_port else {})
-
-
-def check_handlers(name: str, *, folder: Path) -> None:
-    """Find out in a process of its own, and before anything is started, whether the user's handlers can be used.
-
-    Raises:
-        PartFailed: with what that process said and its exit status.
-    """
-    argv = [sys.executable, "-P", "-m", "onceflow", "process", "--check", "--set", f"processor.handlers={name}"]
-    environment = environment_for_child(process_environment(), {}, overrides={})
-    done = run_to_end(Command(argv, folder, environment=environment), timeout_seconds=CHECK_SECONDS_MAX)
-    if done.exit_code != 0:
-        raise PartFailed(f"the handlers cannot be used:\n{done.output.strip()}", exit_status=done.exit_code)
 
 
 def prepare(system: LocalSystem, *, say: Callable[[str], None]) -> None:

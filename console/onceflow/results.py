@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from onceflow_schemas.failure import Failure, Misconfigured
@@ -41,9 +42,10 @@ PIPE_COLUMNS = 400
 
 
 def say(line: str) -> None:
-    """Write one line of progress to standard error."""
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()
+    """Write one line of progress to standard error; that nobody reads it any more stops nothing."""
+    with suppress(OSError):
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
 
 def write_failure(failure: Failure, *, as_json: bool) -> None:

@@ -280,7 +280,7 @@ class Supervisor:
             raise self._given_up(part, how, code=code)
         self._views.say(f"{part.name}: {how}, starting again in {track.restart_at - now:.1f} s")
         words = part.last_words()
-        if words and track.failures > 1:
+        if words and (code > 0 or track.failures > 1):
             self._views.say("\n".join(f"{part.name}: | {line}" for line in words.splitlines()))
 
     def _write_ready(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onceflow.handlers_loading import load_handlers
+from onceflow.handlers_loading import load_handlers, require_module
 from onceflow_processor.handlers import Handlers
 from onceflow_schemas.failure import Misconfigured
 
@@ -64,3 +64,15 @@ def test_something_else_than_handlers_is_refused(tmp_path: Path) -> None:
     fault = refused("shop_c:handlers", tmp_path)
     assert fault.code == "handlers_invalid"
     assert fault.message == "shop_c:handlers is not a Handlers instance but of type list"
+
+
+def test_a_module_is_looked_for_without_running_it(tmp_path: Path) -> None:
+    (tmp_path / "shop_f.py").write_text("raise ValueError\n")
+    (tmp_path / "shop_g").mkdir()
+    (tmp_path / "shop_g" / "__init__.py").write_text("raise ValueError\n")
+    require_module("shop_f:handlers", folder=tmp_path)
+    require_module("shop_g.web:handlers", folder=tmp_path)
+    for name in ("shop_h", "shop_h.web"):
+        with pytest.raises(Misconfigured, match="handlers_not_found") as missing:
+            require_module(f"{name}:handlers", folder=tmp_path)
+        assert missing.value.message == f"{name}:handlers cannot be loaded: there is no module {name} here"

@@ -7,7 +7,7 @@ no new effects, then no new outcomes, then the services.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,13 +57,13 @@ def up(
     )
 
     from onceflow.embedded import EmbeddedServices
-    from onceflow.local_system import check_handlers
+    from onceflow.handlers_loading import require_module
     from onceflow.settings import forget_libpq_variables, user_cache_folder
     from onceflow_producer.lifetime import Lifetime
 
     forget_libpq_variables()
     if loaded.settings.processor.handlers is not None:
-        check_handlers(loaded.settings.processor.handlers, folder=Path.cwd())
+        require_module(loaded.settings.processor.handlers, folder=Path.cwd())
     cache = loaded.settings.runtime.cache_folder or user_cache_folder()
     services = EmbeddedServices(data_dir=data, cache_dir=cache, progress=say)
     ready_files = [services.folder.root / READY_FILE, *([] if ready_file is None else [ready_file.absolute()])]
@@ -172,4 +172,5 @@ def _announce(content: Mapping[str, Any], *, system: LocalSystem, ready_file: Pa
         "",
         "Ctrl-C stops everything; the data stays.",
     ]
-    print("\n".join(lines), flush=True)
+    with suppress(OSError):
+        print("\n".join(lines), flush=True)
