@@ -42,6 +42,21 @@ class _Stream:
             return
 
 
+class _NamedLogger(structlog.WriteLogger):
+    """Writes lines, and knows the name that the module asked for its logger with."""
+
+    def __init__(self, stream: Any, name: str) -> None:
+        super().__init__(stream)
+        self.name = name
+
+
+def add_name(logger: Any, name: str, event_dict: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Say which part of the product speaks; a processor of structlog."""
+    del name
+    event_dict["logger"] = logger.name
+    return event_dict
+
+
 def redact_event(logger: Any, name: str, event_dict: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Take secrets out of every value; a processor of structlog."""
     del logger, name
@@ -77,9 +92,9 @@ def configure(
     number = getattr(logging, level.upper())
     stream_file: Any = _Stream(target)
     structlog.configure(
-        processors=[*shared, render],
+        processors=[add_name, *shared, render],
         wrapper_class=structlog.make_filtering_bound_logger(number),
-        logger_factory=structlog.WriteLoggerFactory(file=stream_file),
+        logger_factory=lambda *names: _NamedLogger(stream_file, names[0] if names else "onceflow"),
         cache_logger_on_first_use=True,
     )
     _take_over_library_logs(number, shared=shared, render=render, stream=stream_file)

@@ -57,6 +57,7 @@ def test_an_event_is_one_line_of_json_whatever_is_in_it() -> None:
         "info",
     )
     assert line["timestamp"].endswith("Z")
+    assert line["logger"] == "x"
     assert (line["ratio"], line["none"], line["ok"]) == (0.5, None, True)
 
 
@@ -87,6 +88,13 @@ def test_libraries_are_heard_from_warnings_on_through_the_same_road() -> None:
     (line,) = lines(stream)
     assert line["event"] == "error connecting to postgres://u:***@h"
     assert (line["logger"], line["level"]) == ("psycopg.pool", "warning")
+
+
+def test_a_logger_without_a_name_has_that_of_the_product() -> None:
+    stream = io.StringIO()
+    configure(stream=stream)
+    structlog.get_logger().info("seen")
+    assert lines(stream)[0]["logger"] == "onceflow"
 
 
 def test_the_level_is_a_limit() -> None:
