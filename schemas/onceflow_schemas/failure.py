@@ -69,7 +69,7 @@ def _kinds(actor: Actor, *rows: tuple[str, str, str]) -> dict[str, FailureKind]:
     return {code: FailureKind(code, actor, meaning, hint) for code, meaning, hint in rows}
 
 
-_LOOK = "onceflow keeps the bytes: look at the row in onceflow.quarantine"
+_LOOK = "onceflow keeps the bytes: look at the row in onceflow.quarantine."
 
 CONTENT_FAILURES = _kinds(
     "operator",
@@ -122,7 +122,7 @@ RECORD_FAILURES = _kinds(
     (
         "too_old",
         "The record is older than the horizon of the processed-event markers.",
-        "Nothing older than the horizon can be told from a repeat; heal it from Stripe's objects.",
+        "Nothing older than the horizon can be told from a repeat: compare with the objects at Stripe.",
     ),
     (
         "unknown_account",
@@ -130,7 +130,11 @@ RECORD_FAILURES = _kinds(
         "Add the account to stripe.accounts if it should be served.",
     ),
     ("other_mode", "A test event at a live deployment, or the reverse.", "Check which endpoint sends here."),
-    ("handler_failed", "The handler failed three times.", "Mend the handler, then redrive the event."),
+    (
+        "handler_failed",
+        "The handler failed three times.",
+        "Mend the handler; traceback and bytes are kept in onceflow.quarantine.",
+    ),
     (
         "handler_timeout",
         "The handler ran longer than its deadline.",
@@ -141,7 +145,11 @@ RECORD_FAILURES = _kinds(
         "The handler committed, rolled back or broke the transaction it was given.",
         "Use tx.execute; never call commit or rollback on tx.connection, and let SQL errors rise.",
     ),
-    ("effect_refused", "What the handler asked for cannot be written.", "Mend the handler, then redrive the event."),
+    (
+        "effect_refused",
+        "What the handler asked for cannot be written.",
+        "Mend the handler; the detail says which request.",
+    ),
     (
         "outcome_refused",
         "An outcome cannot be written: its type, key, data or size is not allowed.",
@@ -160,8 +168,6 @@ SERVICE_FAILURES = _kinds(
     ("commit_uncertain", "The answer to a COMMIT was lost.", "The progress row is read again and decides."),
     ("fenced", "A newer epoch or lease token holds this work.", "Another process took over; nothing to do."),
     ("lane_closed", "A lane hands out no sequence now.", "See the state of the lane in onceflow.lane."),
-    ("handler_committed", "A handler ended the batch's transaction.", "The event is found and quarantined."),
-    ("fact_taken", "A fact was claimed by another event meanwhile.", "The batch is run again with that known."),
 )
 
 START_FAILURES = _kinds(
@@ -193,6 +199,11 @@ START_FAILURES = _kinds(
         "Kafka refused the credentials, the certificate or the right.",
         "Check the [kafka] settings and ACLs.",
     ),
+    (
+        "migration_failed",
+        "A migration did not go through.",
+        "Nothing of it was kept; mend what the message names, then run `onceflow migrate` again.",
+    ),
     ("lanes_missing", "The database has no lanes.", "Run `onceflow topics apply`."),
     ("handlers_invalid", "The handlers cannot be used as registered.", "Mend the handlers named."),
     (
@@ -220,6 +231,7 @@ START_FAILURES = _kinds(
 
 PARTITION_FAILURES = _kinds(
     "operator",
+    # The codes of a partition's stop (``progress.stopped``) and of a lane's state (``behind``, ``stopped:<code>``).
     (
         "offset_out_of_range",
         "Kafka does not have the next offset of a partition.",
@@ -228,12 +240,12 @@ PARTITION_FAILURES = _kinds(
     (
         "tail_lost",
         "A log ends before the position that was already reached.",
-        "The broker lost records; see docs/operating.",
+        "The broker lost records: find out what happened to its disks before going on.",
     ),
     (
         "log_start_passed",
         "Retention removed records that were never read.",
-        "The lost range is named; heal it from Stripe.",
+        "The lost range is named: look for its events at Stripe, which lists 30 days.",
     ),
     (
         "fingerprint_differs",
@@ -241,21 +253,21 @@ PARTITION_FAILURES = _kinds(
         "The topic was replaced or refilled.",
     ),
     (
-        "lane_behind",
+        "behind",
         "The outcome topic is ahead of the database.",
-        "The database was restored; import before going on.",
+        "The database was put back: restore it to its latest point in time; until then the lane stays closed.",
     ),
     (
-        "lane_diverged",
+        "diverged",
         "The outcome topic holds other records than the database.",
         "Find out who wrote to the outcome topic.",
     ),
     (
-        "lane_cursor_moved",
+        "cursor_moved",
         "The relay's cursor was moved by somebody else.",
         "Check who may commit offsets for the relay's group.",
     ),
-    ("lane_unpublishable", "An outcome cannot be published.", "Withhold it with `onceflow outcomes withhold`."),
+    ("unpublishable", "An outcome cannot be published.", "Withhold it with `onceflow outcomes withhold`."),
 )
 
 REQUEST_FAILURES = _kinds(
@@ -279,13 +291,19 @@ REQUEST_FAILURES = _kinds(
     ("not_found", "There is nothing at this path.", "Post to /webhooks/stripe."),
     ("unknown_endpoint", "No endpoint of this name has a secret.", "Add it to STRIPE_WEBHOOK_SECRET as id=whsec_..."),
     ("too_many_invalid", "Too many invalid requests from this address.", "Valid requests are never limited."),
+) | _kinds(
+    "nobody",
     ("broker_timeout", "Kafka did not confirm in time; the event may or may not be stored.", "Stripe sends it again."),
     ("queue_full", "Too many events wait for Kafka.", "Stripe sends it again."),
-    ("draining", "The bridge is shutting down.", "Stripe sends it again."),
 )
 
 PUBLISH_FAILURES = _kinds(
     "operator",
+    (
+        "withholding_refused",
+        "This outcome is not the one that its lane stands in front of.",
+        "See the lane's state and detail in onceflow.lane.",
+    ),
     (
         "record_too_large",
         "A verified event is larger than the event topic allows.",

@@ -1,0 +1,78 @@
+"""Writes docs/reference/failures.md from the codes in ``onceflow_schemas.failure``: ``python docs/generate_failures.py``.
+
+Rule: the page is never edited by hand; a test compares it with what this program would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from onceflow_schemas import failure
+from onceflow_schemas.failure import FailureKind
+
+PAGE = Path(__file__).parent / "reference" / "failures.md"
+
+HEAD = """\
+# Failure codes
+
+Written by `python docs/generate_failures.py` from `onceflow_schemas/failure.py`; do not edit it.
+
+A code is a contract: it is never reused with another meaning, so alarms and runbooks may key on it. It stands in refusal
+bodies of the bridge (`{"error": {"code", "message", "hint"}}`), in `onceflow.quarantine`, `onceflow.progress` and
+`onceflow.lane`, in logs, metrics, and in what a command prints. *Who* must act: the **sender** of the request, an
+**operator**, a **developer**, or **nobody**, because it heals alone.
+"""
+
+GROUPS: tuple[tuple[str, str, Mapping[str, FailureKind]], ...] = (
+    (
+        "Requests that the bridge refuses",
+        "Nothing is stored. 4xx is answered to what no retry can mend, 503 to what Stripe should send again.",
+        failure.REQUEST_FAILURES,
+    ),
+    (
+        "Bodies that are kept but not handled",
+        "The signature held, so the bridge answers 200 and the processor puts the event into quarantine with its bytes.",
+        failure.CONTENT_FAILURES,
+    ),
+    (
+        "Records and handlers: quarantine",
+        "The partition goes on; record, reason and, for handlers, the traceback are in `onceflow.quarantine`.",
+        failure.RECORD_FAILURES,
+    ),
+    (
+        "Partitions and lanes that stand still",
+        "`progress.stopped` holds the code of a partition, `lane.state` that of a lane (`behind`, `stopped:<code>`).",
+        failure.PARTITION_FAILURES,
+    ),
+    (
+        "Verified events and outcomes that cannot be stored as they are",
+        "Rare, and each needs somebody.",
+        failure.PUBLISH_FAILURES,
+    ),
+    ("While running", "They pass by themselves.", failure.SERVICE_FAILURES),
+    ("At start", "The process says every fault at once and ends with exit code 3, 4 or 5.", failure.START_FAILURES),
+)
+
+
+def render() -> str:
+    """Return the page."""
+    parts = [HEAD]
+    for title, about, kinds in GROUPS:
+        rows = [
+            f"| `{kind.code}` | {kind.actor} | {_cell(kind.meaning)} | {_cell(kind.hint)} |" for kind in kinds.values()
+        ]
+        parts.append(
+            "\n".join([f"## {title}", about, "", "| code | who | meaning | next step |", "|---|---|---|---|", *rows])
+        )
+    return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(render(), "utf-8")
+    print(f"wrote {PAGE}")
