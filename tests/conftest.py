@@ -12,6 +12,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -20,6 +21,10 @@ from psycopg.conninfo import make_conninfo
 
 from onceflow.embedded.services import EmbeddedServices
 from onceflow.migrations import migrate
+
+# A time limit per example would fail on a busy machine, and says nothing about the code.
+hypothesis.settings.register_profile("onceflow", deadline=None)
+hypothesis.settings.load_profile("onceflow")
 
 PARTITIONS = 6
 TOPIC_TIMEOUT_SECONDS = 20.0

@@ -198,15 +198,17 @@ class BridgeProcess:
         """Every value in the topic now."""
         consumer = Consumer({**self._kafka, "group.id": "reader", "enable.auto.commit": False})
         try:
-            partitions = consumer.list_topics(self.topic, timeout=READ_SECONDS).topics[self.topic].partitions
-            values: list[bytes] = []
-            for number in partitions:
+            places, expected = [], 0
+            for number in consumer.list_topics(self.topic, timeout=READ_SECONDS).topics[self.topic].partitions:
                 low, high = consumer.get_watermark_offsets(TopicPartition(self.topic, number), timeout=READ_SECONDS)
-                consumer.assign([TopicPartition(self.topic, number, low)])
-                for _ in range(high - low):
-                    message = consumer.poll(READ_SECONDS)
-                    assert message is not None
-                    values.append(message.value() or b"")
+                places.append(TopicPartition(self.topic, number, low))
+                expected += high - low
+            consumer.assign(places)
+            values: list[bytes] = []
+            while len(values) < expected:
+                messages = consumer.consume(min(1_000, expected - len(values)), timeout=READ_SECONDS)
+                assert messages, f"{len(values)} of {expected} records came"
+                values.extend(message.value() or b"" for message in messages if message.error() is None)
             return values
         finally:
             consumer.close()
