@@ -19,6 +19,9 @@ from onceflow_schemas.failure import Failure, Misconfigured, Unavailable
 
 METADATA_TIMEOUT_SECONDS = 10.0
 
+BROKERS_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - names of local errors begin with an underscore
+"""Comes after the reason, and says nothing of it."""
+
 _REFUSALS: Final = CREDENTIAL_ERRORS | {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -58,8 +61,14 @@ class KafkaAdmin:
             return len(self.client.list_topics(timeout=METADATA_TIMEOUT_SECONDS).brokers)
         except KafkaException as error:
             self.client.poll(0)
-            reason = next((one for one in self._errors if one.code() in CREDENTIAL_ERRORS), None)
-            raise failure_of(error if reason is None else KafkaException(reason)) from None
+            raise failure_of(self._better(error)) from None
+
+    def _better(self, error: KafkaException) -> KafkaException:
+        """Return the reason behind a call that only timed out: refused credentials, else what was said last."""
+        told = [one for one in self._errors if one.code() != BROKERS_DOWN]
+        refused = [one for one in told if one.code() in CREDENTIAL_ERRORS]
+        reasons = [*refused, *reversed(told)]
+        return KafkaException(reasons[0]) if reasons else error
 
 
 def failure_of(error: KafkaException) -> Failure:

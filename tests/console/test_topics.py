@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
@@ -47,6 +50,14 @@ class World:
             apply_topics(plan, wishes, admin=self.admin, connection=connection, outcome_topic=self.settings.outcomes)
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    """The broker that is asked learns of a change a moment after it was made."""
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "the change did not show up in time"
+        threading.Event().wait(0.05)
+
+
 @pytest.fixture
 def world(kafka_bootstrap: str, empty_database: str) -> World:
     with connect(empty_database, role="test") as connection:
@@ -85,6 +96,7 @@ def test_a_widened_topic_is_refused_and_nothing_is_changed(world: World) -> None
     world.apply()
     client = AdminClient({"bootstrap.servers": world.bootstrap})
     client.create_partitions([NewPartitions(world.settings.outcomes, 4)])[world.settings.outcomes].result(20)
+    wait_for(lambda: read_topics(world.admin, world.names)[world.settings.outcomes].partitions == 4)
     with pytest.raises(Misconfigured) as refused:
         world.apply()
     assert refused.value.code == "topic_mismatch"
@@ -95,6 +107,7 @@ def test_a_topic_that_was_made_again_is_noticed(world: World) -> None:
     world.apply()
     client = AdminClient({"bootstrap.servers": world.bootstrap})
     client.delete_topics([world.settings.outcomes])[world.settings.outcomes].result(20)
+    wait_for(lambda: world.settings.outcomes not in read_topics(world.admin, world.names))
     with pytest.raises(Misconfigured) as gone:
         world.apply()
     assert gone.value.code == "topic_changed"
@@ -125,6 +138,22 @@ def test_a_broker_that_is_away_is_told_as_such(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(Unavailable) as away:
         KafkaAdmin({"bootstrap.servers": "127.0.0.1:9"}).brokers()
     assert away.value.code == "broker_unavailable"
+
+
+def test_refused_credentials_are_told_as_such(kafka_bootstrap: str) -> None:
+    properties = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+    with pytest.raises(Misconfigured) as refused:
+        KafkaAdmin({"bootstrap.servers": kafka_bootstrap, "sasl.password": "CANARY", **properties}).brokers()
+    assert refused.value.code == "broker_refused"
+    assert "SASL PLAIN mechanism handshake failed" in refused.value.message
+    assert "CANARY" not in refused.value.message
+
+
+def test_a_wrong_protocol_is_told_in_librdkafka_s_words(kafka_bootstrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onceflow.kafka_admin.METADATA_TIMEOUT_SECONDS", 1.0)
+    with pytest.raises(Unavailable) as away:
+        KafkaAdmin({"bootstrap.servers": kafka_bootstrap, "security.protocol": "ssl"}).brokers()
+    assert "ssl://" in away.value.message
 
 
 def test_a_property_that_librdkafka_does_not_know_is_refused() -> None:
