@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,10 +53,10 @@ def test_the_first_two_commands_are_what_ci_runs() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    """A folder like a checkout, as far as the tour uses it; what the tour starts is ended after it."""
+def folder(tmp_path: Path) -> Path:
+    """A folder like a checkout, as far as the tour uses it."""
     shutil.copytree(ROOT / "docs" / "examples", tmp_path / "docs" / "examples")
-    yield tmp_path
+    return tmp_path
 
 
 def test_the_tour(folder: Path) -> None:
