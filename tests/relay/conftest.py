@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from onceflow.migrations import migrate
 from tests.conftest import create_topic
 from tests.relay.lanes import Lanes
 
 
 @pytest.fixture
-def migrated_database(empty_database: str) -> str:
-    """The address of a new database as ``onceflow migrate`` leaves it, its book of versions included."""
-    with psycopg.connect(empty_database) as connection:
-        migrate(connection)
-    return empty_database
-
-
-@pytest.fixture
-def lanes(kafka_bootstrap: str, migrated_database: str, tmp_path: Path) -> Iterator[Lanes]:
+def lanes(kafka_bootstrap: str, fresh_database: str, tmp_path: Path) -> Iterator[Lanes]:
     """Three lanes and their topic; relays started by them are ended."""
     topic = create_topic(kafka_bootstrap, prefix="outcomes", partitions=3)
-    made = Lanes(kafka_bootstrap, migrated_database, topic, count=3, folder=tmp_path)
+    made = Lanes(kafka_bootstrap, fresh_database, topic, count=3, folder=tmp_path)
     made.create()
     yield made
     made.stop_all()

@@ -121,7 +121,7 @@ class Lanes:
 
     def start_ready(self, owner: str = "one", **changes: Any) -> subprocess.Popen[bytes]:
         options = self.options(owner, **changes)
-        process = self.start(owner, state_file=options["state_file"], **changes)
+        process = self.start(owner, **{**changes, "state_file": options["state_file"]})
         wait_for(lambda: Path(options["state_file"]).exists() or process.poll() is not None, "the relay is ready")
         assert process.poll() is None, self.log()
         return process

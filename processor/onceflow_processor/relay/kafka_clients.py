@@ -23,6 +23,7 @@ MESSAGE_TIMEOUT_MS: Final = 10_000
 BATCH_BYTES_MAX: Final = 1_000_000
 RECORD_BYTES_MAX: Final = 100_000_000
 """Stands in when the topic's own limit cannot be asked: then the broker alone decides what is too large."""
+METADATA_REFRESH_MS: Final = 5_000
 QUEUE_KILOBYTES_MAX: Final = 65_536
 QUEUE_RECORDS_MAX: Final = 100_000
 
@@ -105,6 +106,9 @@ def open_producer(
             **_NETWORK,
             "client.id": "onceflow-relay",
             "linger.ms": 5,
+            # A call that waits for a coordinator goes on only when a connection changes (librdkafka issue 5456); asking
+            # for metadata often makes connections change.
+            "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,
             "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
             "queue.buffering.max.kbytes": QUEUE_KILOBYTES_MAX,
             **kafka,

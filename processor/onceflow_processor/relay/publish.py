@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from onceflow_processor.relay.bounded_call import call_within
 from onceflow_processor.relay.cursor import Mark, encode_metadata
 from onceflow_processor.relay.encoding import Prepared
 from onceflow_processor.relay.kafka_clients import TRANSACTION_TIMEOUT_MS, broker_failures
@@ -29,7 +31,10 @@ COMMIT_SECONDS_MAX: Final = 8.0
 ABORT_SECONDS_MAX: Final = 5.0
 FLUSH_SLICE_SECONDS: Final = 0.5
 QUEUE_WAIT_SECONDS: Final = 0.05
-assert (SEND_SECONDS_MAX + COMMIT_SECONDS_MAX) * 1000 < TRANSACTION_TIMEOUT_MS, "the broker must not end it first"
+CALL_GRACE_SECONDS: Final = 0.5
+assert (SEND_SECONDS_MAX + COMMIT_SECONDS_MAX + CALL_GRACE_SECONDS) * 1000 < TRANSACTION_TIMEOUT_MS, (
+    "the broker must not end it first"
+)
 
 ROW_FAULTS: Final = frozenset(
     {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError.INVALID_RECORD}
@@ -223,8 +228,10 @@ class Publisher:
             for lane, mark in cursors.items()
         ]
         give_up_at = time.monotonic() + self._bounded(COMMIT_SECONDS_MAX)
+        seconds = self._bounded(COMMIT_SECONDS_MAX)
         with broker_failures():
-            self._producer.send_offsets_to_transaction(offsets, self._group_metadata, self._bounded(COMMIT_SECONDS_MAX))
+            call = partial(self._producer.send_offsets_to_transaction, offsets, self._group_metadata, seconds)
+            call_within(call, seconds=seconds + CALL_GRACE_SECONDS)
         try:
             with broker_failures():
                 self._producer.commit_transaction(max(give_up_at - time.monotonic(), 0.001))

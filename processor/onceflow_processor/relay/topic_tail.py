@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self, cast
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, Message, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 
@@ -34,6 +42,7 @@ STEP_FACTOR: Final = 8
 STEPS_MAX: Final = 24
 """More steps than any offset needs: 4 * 8**23 is beyond 2**63."""
 POLL_SECONDS: Final = 0.2
+CURSOR_SLICE_SECONDS: Final = 1.0
 
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -101,11 +110,21 @@ class TopicTail:
         """
         asked = [TopicPartition(self._topic, lane) for lane in lanes]
         with broker_failures():
-            answers = self._reader("read_committed").committed(asked, timeout=self._remaining())
+            answers = self._committed(asked)
         for answer in answers:
             if answer.error is not None:
                 raise Unavailable("broker_unavailable", f"Kafka: cursor of lane {answer.partition}: {answer.error}")
         return {answer.partition: decode_cursor(answer.offset, answer.metadata) for answer in answers}
+
+    def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:
+        """Ask in slices: the client's wait cannot be interrupted, not even by a signal."""
+        reader = self._reader("read_committed")
+        while True:
+            try:
+                return reader.committed(asked, timeout=min(CURSOR_SLICE_SECONDS, self._remaining()))
+            except KafkaException as error:
+                if _code_of(error) != KafkaError._TIMED_OUT:  # noqa: SLF001 - a public constant
+                    raise
 
     def extents(self, lanes: Sequence[int]) -> dict[int, Extent]:
         """Return where the partitions begin and end."""
