@@ -1,0 +1,50 @@
+"""The shipped example, and a row in a table of the user's own for every event that was processed.
+
+Rule: the table has no key, so an effect that happens twice is seen twice.  A mark in the object's metadata makes the
+handler fail, so that a test can send good events whose handler is bad.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import suppress
+
+from onceflow import Event, Tx
+from onceflow.examples.payments import handlers
+
+EFFECT_TABLE = "shop.effect"
+TYPES = (
+    "payment_intent.succeeded",
+    "payment_intent.payment_failed",
+    "charge.refunded",
+    "invoice.paid",
+    "customer.subscription.*",
+    "charge.dispute.*",
+)
+
+_tries: Counter[str] = Counter()
+
+__all__ = ["handlers"]
+
+
+@handlers.on(*TYPES)
+def note_effect(event: Event, tx: Tx) -> None:
+    """Write the user's row, then fail as the event asks for."""
+    tx.execute("INSERT INTO shop.effect (event_id) VALUES (%s)", [event.id])
+    metadata = event.object.get("metadata") or {}
+    match metadata.get("handler"):
+        case "fails twice":
+            _tries[event.id] += 1
+            if _tries[event.id] <= 2:
+                raise RuntimeError("not yet")
+        case "fails always":
+            raise RuntimeError("never")
+        case "swallows its own SQL error":
+            with suppress(Exception):
+                tx.execute("INSERT INTO shop.no_such_table VALUES (1)")
+        case "commits":
+            tx.connection.commit()
+        case "rolls back":
+            tx.connection.rollback()
+        case _:
+            pass
