@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from psycopg.rows import dict_row
 
 from onceflow.demo.running_system import RunningSystem
@@ -45,16 +45,16 @@ class Outside:
     def publish(self, value: bytes | None, *, key: bytes | None = b"k", headers: Any = ()) -> tuple[int, int]:
         """Write to the event topic as anybody with the right to do so; return (partition, offset)."""
         placed: list[tuple[int, int]] = []
+
+        def report(error: KafkaError | None, message: Message) -> None:
+            partition, offset = message.partition(), message.offset()
+            assert error is None, error
+            assert partition is not None
+            assert offset is not None
+            placed.append((partition, offset))
+
         producer = Producer({"bootstrap.servers": self.ready.kafka_bootstrap, "message.max.bytes": 2_000_000})
-        producer.produce(
-            self.ready.event_topic,
-            value,
-            key,
-            headers=list(headers),
-            on_delivery=lambda error, message: (
-                placed.append((message.partition(), message.offset())) if error is None else pytest.fail(str(error))
-            ),
-        )
+        producer.produce(self.ready.event_topic, value, key, headers=list(headers), on_delivery=report)
         producer.flush(20)
         return placed[0]
 
