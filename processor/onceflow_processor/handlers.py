@@ -92,7 +92,7 @@ class Handlers:
             Misconfigured: ``handlers_invalid`` with every fault found.
         """
         faults = list(self._faults)
-        if not self._registered:
+        if not self._registered and not faults:
             faults.append('no handler is registered: decorate a function with @handlers.on("invoice.paid")')
         if faults:
             raise Misconfigured("handlers_invalid", "; ".join(faults), faults=tuple(faults))

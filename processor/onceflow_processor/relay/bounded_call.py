@@ -1,7 +1,7 @@
 """A call of the Kafka client that may never come back, with an end to the waiting.
 
 Rule: no wait is without a limit, also where a library breaks its word.  ``send_offsets_to_transaction`` of librdkafka
-2.16 does not look at its timeout while the group's coordinator is away (librdkafka issue 5456; seen here after a
+2.16 does not look at its timeout while the group's coordinator is away (librdkafka #5456; seen here after a
 broker's kill -9: it hung for minutes beside a broker that was long back, and no signal handler ran meanwhile).
 """
 

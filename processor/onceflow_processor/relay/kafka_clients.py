@@ -106,7 +106,7 @@ def open_producer(
             **_NETWORK,
             "client.id": "onceflow-relay",
             "linger.ms": 5,
-            # A call that waits for a coordinator goes on only when a connection changes (librdkafka issue 5456); asking
+            # A call that waits for a coordinator goes on only when a connection changes (librdkafka #5456); asking
             # for metadata often makes connections change.
             "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,
             "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
