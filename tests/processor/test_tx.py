@@ -1,0 +1,85 @@
+"""The transaction as a handler sees it, without its SQL: facts and outcomes are collected."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+from psycopg import Connection
+from psycopg.sql import SQL, Identifier
+
+from onceflow_processor.effects import FACTS_PER_EVENT_MAX, Effects
+from onceflow_processor.facts import Facts
+from onceflow_processor.tx import Tx, _plain
+from onceflow_schemas.failure import Refused
+from onceflow_schemas.identity import outcome_id
+
+CAUSE = "event:acct_1/test/evt_1"
+
+
+def transaction(effects: Effects, facts: Facts | None = None, *, handler: str = "h") -> Tx:
+    return Tx(
+        cast("Connection[Any]", None),
+        cause=CAUSE,
+        handler=handler,
+        effects=effects,
+        facts=facts or Facts(),
+        lane_count=6,
+        value_bytes_max=1_000,
+    )
+
+
+def test_a_fact_is_true_once_and_noted_once() -> None:
+    effects, facts = Effects(), Facts()
+    tx = transaction(effects, facts)
+    assert tx.once("paid", "in_1", "2")
+    assert not tx.once("paid", "in_1", "2")
+    assert tx.once("paid", "in_1", "3")
+    assert effects.facts == [("paid", "in_1/2"), ("paid", "in_1/3")]
+    assert facts.claimed() == {("paid", "in_1/2"): CAUSE, ("paid", "in_1/3"): CAUSE}
+
+
+def test_a_fact_of_another_event_is_false_and_not_noted() -> None:
+    effects, facts = Effects(), Facts()
+    facts.remember([("paid", "in_1")])
+    assert not transaction(effects, facts).once("paid", "in_1")
+    assert effects.facts == []
+
+
+def test_a_fact_that_cannot_be_kept_is_refused_at_the_call() -> None:
+    with pytest.raises(Refused):
+        transaction(Effects()).once("paid")
+    with pytest.raises(Refused):
+        transaction(Effects()).once("paid", "")
+
+
+def test_facts_of_one_event_are_bounded() -> None:
+    tx = transaction(Effects())
+    assert all(tx.once("n", str(number)) for number in range(FACTS_PER_EVENT_MAX))
+    with pytest.raises(Refused, match="at most 1000 facts"):
+        tx.once("n", "one more")
+
+
+def test_an_outcome_gives_its_id() -> None:
+    effects = Effects()
+    made = transaction(effects).outcome("invoice.paid", key="in_1", data={"a": 1})
+    assert made == outcome_id(cause=CAUSE, handler="h", type="invoice.paid", key="in_1", n=1)
+    assert [one.outcome_id for one in effects.outcomes] == [made]
+
+
+def test_two_handlers_of_one_event_have_ids_of_their_own() -> None:
+    effects = Effects()
+    ids = {transaction(effects, handler=name).outcome("t", key="k", data={}) for name in ("h", "i")}
+    assert len(ids) == 2
+
+
+def test_an_outcome_that_cannot_be_written_is_refused_at_the_call() -> None:
+    with pytest.raises(Refused, match="the topic takes 1000"):
+        transaction(Effects()).outcome("t", key="k", data={"a": "x" * 1_000})
+
+
+def test_queries_may_be_built_as_the_handler_likes() -> None:
+    composed = SQL("SELECT {}").format(Identifier("a"))
+    assert _plain("SELECT 1") == b"SELECT 1"
+    assert _plain(b"SELECT 1") == b"SELECT 1"
+    assert _plain(composed) is composed

@@ -1,0 +1,169 @@
+"""The test bench for handlers: the same checks as in production, SQL recorded, answers from the test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from psycopg.sql import SQL, Identifier
+
+from onceflow import Event, Handlers, Tx
+from onceflow.testing import CREATED, OutcomeAsked, event, run
+from onceflow_schemas.failure import Misconfigured, Refused
+from onceflow_schemas.identity import outcome_id
+
+INVOICE = {"id": "in_1", "object": "invoice", "amount_paid": 1200, "currency": "usd"}
+
+
+def registry(function: Any, *types: str) -> Handlers:
+    handlers = Handlers()
+    handlers.on(*(types or ("invoice.paid",)), name="h")(function)
+    return handlers
+
+
+def test_an_event_is_read_as_strictly_as_a_real_one() -> None:
+    made = event("invoice.paid", INVOICE, event_id="evt_9", account="acct_9", previous_attributes={"paid": False})
+    assert (made.id, made.account, made.type, made.livemode) == ("evt_9", "acct_9", "invoice.paid", False)
+    assert made.object == INVOICE
+    assert made.previous_attributes == {"paid": False}
+    assert made.created.timestamp() == CREATED
+    assert made.cause == "event:acct_9/test/evt_9"
+    assert b'"id": "evt_9"' in made.raw
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        ({"subject": {"id": "in_1", "amount": 1.5}}, "bad_amount"),
+        ({"subject": {}}, "not_an_event"),
+        ({"event_type": "a b"}, "bad_type"),
+        ({"event_id": "in_1"}, "bad_event_id"),
+        ({"created": -1}, "bad_created"),
+        ({"subject": {"id": "in_1", "metadata": {"a": float("nan")}}}, "bad_number"),
+    ],
+)
+def test_an_event_that_would_be_quarantined_is_refused(arguments: dict[str, Any], code: str) -> None:
+    with pytest.raises(Refused) as refused:
+        event(**{"event_type": "invoice.paid", "subject": INVOICE, **arguments})
+    assert refused.value.code == code
+
+
+def test_texts_that_postgresql_cannot_hold_are_replaced_as_in_production() -> None:
+    made = event("invoice.paid", {"id": "in_1", "description": "a\0b\ud800"})
+    assert made.text_replaced
+    assert made.object["description"] == "a\ufffdb\ufffd"
+
+
+def test_what_the_handlers_asked_for_is_returned() -> None:
+    def handler(event: Event, tx: Tx) -> None:
+        assert tx.once("paid", event.object["id"])
+        assert tx.execute("UPDATE a SET b = %s", [1]) == 1
+        tx.outcome("invoice.paid", key=event.object["id"], data={"b": 1, "a": (2,)})
+
+    result = run(registry(handler), event("invoice.paid", INVOICE))
+    cause = "event:acct_test/test/evt_test_1"
+    made = outcome_id(cause=cause, handler="h", type="invoice.paid", key="in_1", n=1)
+    assert result.outcomes == [OutcomeAsked(made, "invoice.paid", "in_1", {"a": [2], "b": 1})]
+    assert result.facts == [("paid", "in_1")]
+    assert result.statements == [("UPDATE a SET b = %s", [1])]
+    assert not result.ignored
+
+
+def test_a_type_without_a_handler_is_ignored() -> None:
+    result = run(registry(lambda _event, _tx: None), event("charge.refunded", INVOICE))
+    assert result.ignored
+    assert (result.outcomes, result.facts, result.statements) == ([], [], [])
+
+
+def test_facts_of_other_events_are_taken() -> None:
+    asked = []
+
+    def handler(event: Event, tx: Tx) -> None:
+        asked.extend([tx.once("paid", "a/b", "c"), tx.once("paid", "other")])
+
+    result = run(registry(handler), event("invoice.paid", INVOICE), taken=[("paid", "a/b", "c")])
+    assert asked == [False, True]
+    assert result.facts == [("paid", "other")]
+
+
+def test_queries_get_their_answers_in_order() -> None:
+    seen: list[Any] = []
+
+    def handler(event: Event, tx: Tx) -> None:
+        seen.append(tx.fetch_one("SELECT 1"))
+        seen.append(tx.fetch_all(b"SELECT 2", {"a": 1}))
+        seen.append(tx.fetch_one(SQL("SELECT {}").format(Identifier("x"))))
+
+    answers = [[{"n": 1}, {"n": 2}], [{"m": 1}], []]
+    result = run(registry(handler), event("invoice.paid", INVOICE), answers=answers)
+    assert seen == [{"n": 1}, [{"m": 1}], None]
+    assert result.statements == [("SELECT 1", None), ("SELECT 2", {"a": 1}), ('SELECT "x"', None)]
+
+
+def test_an_answer_is_a_copy() -> None:
+    row = {"n": 1}
+
+    def handler(event: Event, tx: Tx) -> None:
+        found = tx.fetch_one("SELECT 1")
+        assert found is not None
+        found["n"] = 2
+
+    run(registry(handler), event("invoice.paid", INVOICE), answers=[[row]])
+    assert row == {"n": 1}
+
+
+def test_a_query_without_an_answer_is_named() -> None:
+    with pytest.raises(AssertionError, match="SELECT balance"):
+        run(registry(lambda _event, tx: tx.fetch_all("SELECT balance")), event("invoice.paid", INVOICE))
+
+
+def test_there_is_no_connection() -> None:
+    with pytest.raises(AssertionError, match="no database"):
+        run(registry(lambda _event, tx: tx.connection), event("invoice.paid", INVOICE))
+
+
+def test_what_a_handler_raises_comes_out() -> None:
+    def handler(event: Event, tx: Tx) -> None:
+        raise KeyError(event.id)
+
+    with pytest.raises(KeyError):
+        run(registry(handler), event("invoice.paid", INVOICE))
+
+
+def test_an_outcome_that_production_would_refuse_is_refused() -> None:
+    def handler(event: Event, tx: Tx) -> None:
+        tx.outcome("t", key="k", data={"a": float("nan")})
+
+    with pytest.raises(Refused, match="NaN"):
+        run(registry(handler), event("invoice.paid", INVOICE))
+
+
+def test_a_function_that_hides_a_coroutine_is_refused() -> None:
+    """Nothing of it would run, and the event would count as processed."""
+
+    async def later() -> None:
+        raise AssertionError
+
+    class Later:
+        def __await__(self) -> Iterator[None]:
+            raise AssertionError
+
+    for hidden in (later, Later):
+        with pytest.raises(Refused) as refused:
+            run(registry(lambda _event, _tx, hidden=hidden: hidden()), event("invoice.paid", INVOICE))
+        assert refused.value.code == "handler_failed"
+
+
+def test_faulty_registrations_are_found_first() -> None:
+    with pytest.raises(Misconfigured):
+        run(Handlers(), event("invoice.paid", INVOICE))
+
+
+def test_handlers_of_one_type_share_the_facts_of_their_event() -> None:
+    asked = []
+    handlers = Handlers()
+    handlers.on("invoice.paid", name="first")(lambda _event, tx: asked.append(tx.once("n", "k")))
+    handlers.on("invoice.*", name="second")(lambda _event, tx: asked.append(tx.once("n", "k")))
+    assert run(handlers, event("invoice.paid", INVOICE)).facts == [("n", "k")]
+    assert asked == [True, False]
