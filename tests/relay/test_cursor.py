@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from dataclasses import dataclass, field
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 
 from onceflow_processor.relay.cursor import (
     Agrees,
+    Code,
     Cursor,
     Disagrees,
     Extent,
@@ -30,6 +33,7 @@ from onceflow_processor.relay.cursor import (
     judge_head,
     read_record,
 )
+from onceflow_schemas.failure import FAILURES
 
 A, B, C = (uuid.UUID(int=number) for number in (10, 11, 12))
 KNOWN = {9: uuid.UUID(int=9), 10: A, 11: B, 12: C}
@@ -126,6 +130,13 @@ def test_expired_cursor_of_a_pruned_row_cannot_be_committed_again() -> None:
 )
 def test_decoding(offset: int, metadata: str | None, expected: Cursor) -> None:
     assert expected == decode_cursor(offset, metadata)
+
+
+def test_every_code_has_a_next_step_and_a_state_that_the_table_takes() -> None:
+    for code in get_args(Code):
+        assert FAILURES[code].actor == "operator"
+        state = Disagrees(code, "d").state
+        assert re.fullmatch("behind|stopped:[a-z_]+", state), state
 
 
 def test_metadata_is_sequence_and_id() -> None:

@@ -6,8 +6,10 @@ import json
 import os
 import random
 import signal
+import threading
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from onceflow.migrations import migrate
 from onceflow_processor.relay.service import RelayOptions, run
 from onceflow_schemas.failure import Misconfigured
 from tests.conftest import create_topic
-from tests.relay.lanes import Lanes, check_exactly_once, stopped, wait_for
+from tests.relay.lanes import Lanes, add_rows, check_exactly_once, stopped, wait_for
 
 
 def test_ready_then_published_soon_after_the_commit_then_drained(lanes: Lanes, tmp_path: Path) -> None:
@@ -101,6 +103,30 @@ def test_a_stopped_relay_wakes_up_fenced(lanes: Lanes) -> None:
     wait_for(lanes.all_published, "the first relay has its turn")
     check_exactly_once(lanes, {0: 3_600, 1: 0, 2: 0})
     assert lanes.sql("SELECT owner FROM onceflow.lease") == [("first",)]
+
+
+def test_many_writers_some_of_which_roll_back_late(lanes: Lanes) -> None:
+    """The gap that a cursor over a serial number has: whoever takes a number first and commits last is skipped."""
+    lanes.start_ready()
+
+    def write(seed: int) -> int:
+        choice, done, pause = random.Random(seed), 0, threading.Event()
+        with psycopg.connect(lanes.database_url) as connection:
+            for _ in range(25):
+                rows = choice.randrange(1, 20)
+                add_rows(connection, 0, rows)
+                pause.wait(choice.choice([0, 0, 0.005, 0.02]))
+                if choice.random() < 0.3:
+                    connection.rollback()
+                else:
+                    connection.commit()
+                    done += rows
+        return done
+
+    with ThreadPoolExecutor(8) as pool:
+        committed = list(pool.map(write, range(8)))
+    wait_for(lanes.all_published, "everything is published")
+    check_exactly_once(lanes, {0: sum(committed), 1: 0, 2: 0})
 
 
 def test_a_transaction_that_a_dead_relay_left_open_is_aborted(lanes: Lanes) -> None:

@@ -6,13 +6,13 @@ import time
 import uuid
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceflow_processor.relay.session import RECOMMIT_SECONDS
 from onceflow_processor.relay.withhold import withhold
 from onceflow_schemas.failure import LeaseLost, Misconfigured, Unavailable
-from tests.relay.lanes import Lanes, check_exactly_once, header, run_dry, sequence, term
+from tests.relay.lanes import Lanes, check_exactly_once, header, run_dry, sequence, term, wait_for
 
 
 class Clock:
@@ -156,6 +156,30 @@ def test_another_topic_of_the_same_name(lanes: Lanes) -> None:
     publish_all(lanes)
     assert lanes.state(0)[:3] == (11, 10, "stopped:topic_changed")
     assert lanes.sequences()[1] == [1]
+
+
+def test_a_topic_that_was_created_anew(lanes: Lanes) -> None:
+    """Its id is another one; and would it not be, then nothing of what was published is there."""
+    lanes.add(0, 10)
+    lanes.add(1, 10)
+    publish_all(lanes)
+    admin = AdminClient({"bootstrap.servers": lanes.bootstrap})
+    admin.delete_topics([lanes.topic])[lanes.topic].result(20)
+
+    def created() -> bool:
+        try:
+            admin.create_topics([NewTopic(lanes.topic, num_partitions=3)])[lanes.topic].result(20)
+        except KafkaException:
+            return False  # The broker still forgets the former one.
+        return True
+
+    wait_for(created, "the topic is there again")
+    publish_all(lanes)
+    assert {lanes.state(number)[2] for number in range(3)} == {"stopped:topic_changed"}
+    lanes.sql("UPDATE onceflow.lane SET topic_id = %s", [lanes.topic_id()])
+    publish_all(lanes)
+    assert [lanes.state(number)[2] for number in range(3)] == ["stopped:tail_lost", "stopped:tail_lost", "ok"]
+    assert lanes.sequences() == {0: [], 1: [], 2: []}
 
 
 def test_a_lost_tail_is_not_filled_in_silently(lanes: Lanes) -> None:

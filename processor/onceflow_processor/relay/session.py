@@ -15,7 +15,7 @@ from typing import Any, Final, assert_never
 
 import structlog
 
-from onceflow_processor.relay.cursor import Agrees, Code, Disagrees, Mark, Unsettled
+from onceflow_processor.relay.cursor import Agrees, Disagrees, Mark, Unsettled
 from onceflow_processor.relay.encoding import Encoder, Prepared, Unencodable
 from onceflow_processor.relay.inspection import Inspected, inspect
 from onceflow_processor.relay.kafka_clients import Refusals, open_producer, open_reader
@@ -198,9 +198,10 @@ class Session:
         self._look_at[row.lane] = self._clock() + LOOK_AGAIN_SECONDS
         if row.state == "recovering" or (row.state, row.detail) == (found.state, found.detail):
             return
-        self._store.set_state(self._lease.token, row, state=found.state, detail=found.detail)
+        if not self._store.set_state(self._lease.token, row, state=found.state, detail=found.detail):
+            return  # Somebody changed the lane meanwhile: it is looked at again.
         self._states[row.lane] = found.state
-        hint = hint_for(_failure_code(found.code))
+        hint = hint_for(found.code)
         _log.error("lane_stopped", lane=row.lane, state=found.state, detail=found.detail, hint=hint)
 
     def _follow(self, rows: Iterable[LaneRow]) -> None:
@@ -324,8 +325,3 @@ class Session:
         finally:
             self._metrics.count_transaction(result, time.monotonic() - started)
         return answer
-
-
-def _failure_code(code: Code) -> str:
-    """Return the failure code of a lane's code, whose hint is the next step."""
-    return code if code in ("tail_lost", "topic_changed") else f"lane_{code}"
