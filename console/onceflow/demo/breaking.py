@@ -58,7 +58,7 @@ class Breaker:
             self.wait()
             _, part = self._plan.pop(0)
             pid = self._system.kill(part)
-            self._say(f"kill -9 {part} (pid {pid}), {number} requests sent")
+            self._say(f"kill -9 {part} (pid {pid}), {number:,} requests sent")
             self._watching = threading.Thread(target=self._watch, args=(part, pid, number), daemon=True)
             self._watching.start()
 

@@ -43,7 +43,7 @@ class Narrator:
             self._progress.update(self._task, completed=sent, total=total, what=text)
         elif time.monotonic() - self._last_line >= LINE_SECONDS:
             self._last_line = time.monotonic()
-            self.say(f"{sent} of {total} requests, {text}")
+            self.say(f"{sent:,} of {total:,} requests, {text}")
 
     def __enter__(self) -> Self:
         if self._console.is_terminal:

@@ -105,7 +105,7 @@ def _send_all(
         narrator.say(f"{first.type}: its outcome was not seen in time (the count will say whether it is lost)")
     else:
         narrator.say(f"{first.type}: from the request to the outcome in the topic {seconds * 1000:.0f} ms")
-    narrator.act(f"Act 2: {len(plan.requests)} webhooks, and each part is killed once on the way")
+    narrator.act(f"Act 2: {len(plan.requests):,} webhooks, and each part is killed once on the way")
     breaker = Breaker(system, plan_deaths(seed=seed, requests=len(plan.requests)), say=narrator.say)
     pause = threading.Event()
     with narrator:
