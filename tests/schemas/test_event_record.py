@@ -188,6 +188,30 @@ def test_any_flipped_bit_of_an_attested_header_is_seen(name: str) -> None:
         assert isinstance(reopen(changed(**{name: bytes(flipped)})), Untrusted)
 
 
+BODIES = st.binary(max_size=60) | st.builds(
+    event_with,
+    st.fixed_dictionaries({}, optional={"id": st.text(max_size=6), "object": st.sampled_from(["charge", 5, []])}),
+    id=st.sampled_from(["evt_1", "", 7]) | st.text(max_size=6),
+    type=st.text(max_size=6),
+    account=st.none() | st.text(max_size=6) | st.just("acct_9"),
+    livemode=st.none() | st.booleans(),
+    created=st.integers(-1, 253_402_300_800) | st.text(max_size=3),
+)
+
+
+@CASES
+@given(BODIES, st.sampled_from([None, TRACE]))
+def test_any_body_makes_a_record_that_opens(body: bytes, traceparent: str | None) -> None:
+    made = build(body, traceparent=traceparent)
+    opened = reopen(list(made.headers), value=body)
+    assert isinstance(opened, EventRecord)
+    envelope = read_envelope(body)
+    assert opened.identity == made.identity
+    assert (opened.type, opened.object_id) == (envelope.type, envelope.object_id)
+    assert made.key.decode() == f"{made.identity.account}/{envelope.order_id or envelope.event_id}"
+    assert (opened.received_at, opened.traceparent) == (RECEIVED, traceparent)
+
+
 NAMES = st.sampled_from([name for name, _ in RECORD.headers]) | st.text(max_size=5)
 RAWS = st.none() | st.binary(max_size=20) | st.sampled_from([raw for _, raw in RECORD.headers])
 
