@@ -102,6 +102,8 @@ class BatchRunner:
         """
         parts: list[list[Item]] = [list(items)]
         while parts:
+            if len(parts) > 1 and self._settings.run.stopping():
+                return
             part = [item for item in parts.pop() if end.is_open(item)]
             if part:
                 parts.extend(reversed(self._settle(part, {**positions, **end.positions}, end)))

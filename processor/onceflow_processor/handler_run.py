@@ -31,6 +31,10 @@ CHUNK_EVENTS = 25
 """Events per savepoint: one per event costs two thirds of the rate, and 64 overflow the backend's cache."""
 
 TRIES_MAX = 3
+
+STOPPING_SECONDS_MAX = 2.0
+"""A batch in hand may still take so long when the process is asked to stop; then it is rolled back, which is safe."""
+
 TRACEBACK_CHARACTERS_MAX = 8_000
 _STATEMENT_CANCELED = "57014"
 
@@ -57,12 +61,13 @@ class BatchTooSlow(Exception):
 
 @dataclass(frozen=True, slots=True)
 class HandlerSettings:
-    """What running handlers needs to know; lengths of time in seconds, sizes in bytes."""
+    """What running handlers needs to know; lengths of time in seconds, sizes in bytes; ``stopping`` tells of SIGTERM."""
 
     handlers: Handlers
     lane_count: int
     value_bytes_max: int
     batch_seconds_max: float
+    stopping: Callable[[], bool]
 
 
 class HandlerRun:
@@ -75,7 +80,7 @@ class HandlerRun:
         self._settings = settings
         self._facts = facts
         self._deadline = deadline
-        self._ends_at = time.monotonic() + settings.batch_seconds_max
+        self._begun = time.monotonic()
 
     def plain(self, work: Sequence[tuple[Item, Event]]) -> list[tuple[Item, Effects]]:
         """Run all, without savepoints.
@@ -179,7 +184,10 @@ class HandlerRun:
         raise HandlerFailed(item, _broke(handler), final=True)
 
     def _check_time(self, item: Item, *, is_first: bool) -> None:
-        if not is_first and time.monotonic() > self._ends_at:
+        if is_first:
+            return
+        seconds_max = STOPPING_SECONDS_MAX if self._settings.stopping() else self._settings.batch_seconds_max
+        if time.monotonic() - self._begun > seconds_max:
             raise BatchTooSlow(item)
 
 

@@ -207,6 +207,7 @@ class _Service:
                     lane_count=len(lanes),
                     value_bytes_max=topics[options.outcome_topic].message_bytes_max - HEADERS_BYTES_RESERVED,
                     batch_seconds_max=options.batch_seconds_max,
+                    stopping=lambda: self._lifetime.stopping,
                 ),
                 cluster_id=cluster,
                 lock_timeout_ms=LOCK_TIMEOUT_MS,

@@ -178,7 +178,7 @@ class Worker:
         self._metrics.batch_records.observe(len(items))
         end = BatchEnd()
         try:
-            while items:
+            while items and not self._stopping():
                 self._run_once(items, end)
                 items = [item for item in items if end.is_open(item) and item.record.partition in self._held]
         finally:

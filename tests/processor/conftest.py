@@ -93,6 +93,7 @@ class Bench:
     facts: Facts = field(default_factory=Facts)
     positions: dict[Partition, Position] = field(default_factory=dict)
     batch_seconds_max: float = 5.0
+    stopping: bool = False
 
     def run(self, records: Sequence[Record]) -> BatchEnd:
         """Run one batch; partitions that it has not seen are begun at 0."""
@@ -119,7 +120,7 @@ class Bench:
 
     def _runner(self) -> BatchRunner:
         settings = AttemptSettings(
-            run=HandlerSettings(self.handlers, LANES, 100_000, self.batch_seconds_max),
+            run=HandlerSettings(self.handlers, LANES, 100_000, self.batch_seconds_max, lambda: self.stopping),
             cluster_id=CLUSTER,
             lock_timeout_ms=2_000,
             transaction_timeout_ms=30_000,

@@ -331,3 +331,17 @@ def test_an_async_handler_is_refused_when_it_slips_through(bench: MakeBench) -> 
     one = bench(handlers)
     one.run([record(paid("evt_1"), 0)])
     assert one.quarantine() == {0: "handler_failed"}
+
+
+def test_a_long_batch_is_given_up_when_the_process_is_asked_to_stop(
+    bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onceflow_processor.handler_run.STOPPING_SECONDS_MAX", 0.0)
+    one = bench(simple())
+    one.stopping = True
+    end = one.run([record(paid(f"evt_{n}", f"in_{n}"), n) for n in range(8)])
+    assert end.positions == {}
+    assert one.states() == {}
+    one.stopping = False
+    one.run([record(paid(f"evt_{n}", f"in_{n}"), n) for n in range(8)])
+    assert len(one.outcomes()) == 8
