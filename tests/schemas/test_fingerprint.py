@@ -33,4 +33,5 @@ def test_two_records_have_one_fingerprint_only_when_they_are_equal(
 
 def test_bytes_that_move_from_the_key_to_the_value_show() -> None:
     assert fingerprint((1, 1, b"ab", b"c")) != fingerprint((1, 1, b"a", b"bc"))
+    assert fingerprint((1, 1, b"a\x01b", b"c")) != fingerprint((1, 1, b"a", b"b\x01c"))
     assert fingerprint((1, 1, None, b"")) != fingerprint((1, 1, b"", None))

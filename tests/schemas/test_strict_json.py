@@ -166,6 +166,7 @@ def test_many_brackets_side_by_side_are_not_deep() -> None:
         b"[" + b"[]," * 100 + b"1]",
         b" [" + b'"\\u0041[[[[",' * 100 + b"1]",
         b'["' + b"[" * 100 + b'","\\/"]',
+        b'["\\/",' + b"[" * (DEPTH_MAX - 1) + b"]" * (DEPTH_MAX - 1) + b",{}" * 10 + b"]",
     ):
         assert read_strictly(body).problem is None
 
@@ -218,6 +219,14 @@ def test_nul_and_lone_surrogates_become_the_replacement_character() -> None:
     document = read_strictly(b'{"k\\u0000":["a\\u0000b",["\\ud83d"],{"d":"\\ude00"}],"e":"\\ud83d\\ude00"}')
     assert (document.problem, document.replaced) == (None, True)
     assert document.value == {"k\ufffd": ["a\ufffdb", ["\ufffd"], {"d": "\ufffd"}], "e": "😀"}
+
+
+@pytest.mark.parametrize("escape", ["\\u0000", "\\ud800", "\\uD800", "\\udbff", "\\uDC00", "\\udfff", "\\uDFFF"])
+def test_each_escape_that_postgresql_cannot_hold_is_replaced(escape: str) -> None:
+    for body in (f'{{"a":"{escape}"}}', f'{{"a": ["{escape}"], "b": {{}}}}'):
+        document = read_strictly(body.encode())
+        assert (document.problem, document.replaced) == (None, True)
+        assert "\ufffd" in document.value["a"]
 
 
 def test_a_text_alone_is_replaced_too() -> None:
