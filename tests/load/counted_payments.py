@@ -39,6 +39,10 @@ def note_effect(event: Event, tx: Tx) -> None:
                 raise RuntimeError("not yet")
         case "fails always":
             raise RuntimeError("never")
+        case "says what it saw":
+            raise RuntimeError(f"cannot greet {event.object['description']}")
+        case "sends it to the database":
+            tx.execute("SELECT %s::int", [event.object["description"]])
         case "swallows its own SQL error":
             with suppress(Exception):
                 tx.execute("INSERT INTO shop.no_such_table VALUES (1)")

@@ -24,6 +24,7 @@ from onceflow.settings import environment_for_child, process_environment
 from tests.checker.judge import Verdict, judge, judge_pair
 from tests.checker.reading import System, take_snapshot
 from tests.checker.snapshot import Delivery, Position, Snapshot
+from tests.checker.violation import Violation
 from tests.checker.waiting import wait_for
 from tests.load.counted_payments import EFFECT_TABLE
 from tests.load.steady_load import SteadyLoad
@@ -103,6 +104,7 @@ class Rig:
         self.planted: dict[Position, frozenset[str]] = {}
         self.canaries: list[str] = []
         self._previous: Snapshot | None = None
+        self._told: set[Violation] = set()
         self._loads = 0
         self._extras = 0
         cache = process_environment().get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
@@ -192,7 +194,10 @@ class Rig:
         )
 
     def verdict(self) -> Verdict:
-        """Wait until the system is quiet and judge everything since the beginning, against the verdict before too."""
+        """Wait until the system is quiet and judge everything since the beginning, against the verdict before too.
+
+        What an earlier verdict has told is not told again, so that one fault fails one test.
+        """
         began = time.monotonic()
         canaries = [self.ready.webhook_secret, self.identity()["attestation_secret"], *self.canaries]
         snapshot = take_snapshot(self.checker_system(), self.deliveries, planted=self.planted, canaries=canaries)
@@ -200,5 +205,8 @@ class Rig:
         if self._previous is not None:
             verdict = Verdict((*verdict.violations, *judge_pair(self._previous, snapshot)), verdict.counts)
         self._previous = snapshot
+        fresh = tuple(violation for violation in verdict.violations if violation not in self._told)
+        self._told |= set(fresh)
+        verdict = Verdict(fresh, verdict.counts)
         print(f"judged within {time.monotonic() - began:.1f} s: {verdict.counts}")
         return verdict
