@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import signal
 import tempfile
 import threading
 import time
@@ -53,6 +54,7 @@ def run(options: DemoOptions) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     narrator = Narrator()
     passed = False
+    former = signal.signal(signal.SIGTERM, _interrupt)
     try:
         passed = _run(options, seed=seed, folder=folder, narrator=narrator)
     except Failure as failure:
@@ -62,11 +64,17 @@ def run(options: DemoOptions) -> int:
     except Exception as error:  # noqa: BLE001 - the last line must be there whatever broke
         write_failed(f"{type(error).__name__}: {error}", as_json=options.as_json, seed=seed)
     finally:
+        signal.signal(signal.SIGTERM, former)
         if passed and options.folder is None:
             shutil.rmtree(folder, ignore_errors=True)
         elif not passed:
             narrator.say(f"data and logs are kept in {folder}")
     return 0 if passed else 1
+
+
+def _interrupt(_number: int, _frame: object) -> None:
+    """End as Ctrl-C does: everything is stopped, and the last line is written."""
+    raise KeyboardInterrupt
 
 
 def _run(options: DemoOptions, *, seed: int, folder: Path, narrator: Narrator) -> bool:
