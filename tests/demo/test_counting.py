@@ -65,7 +65,7 @@ SOUND = Ledgers(
 
 
 def test_sound_ledgers_give_the_line_of_the_contract() -> None:
-    assert count(PLAN, ATTEMPTS, SOUND).last_line() == (
+    assert count(PLAN, ATTEMPTS, ledgers=SOUND).last_line() == (
         "demo: ok - 8 requests sent, 6 answered 200, 5 distinct events in the topic, 3 processed, 1 ignored, 1 quarantined,"
         " 2 outcomes written, 2 outcomes published, 0 lost, 0 doubled"
     )
@@ -97,16 +97,16 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_fault_turns_the_last_line(fault: str) -> None:
     kind, changes = FAULTS[fault]
-    found = count(PLAN, ATTEMPTS, replace(SOUND, **changes))
+    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, **changes))
     assert getattr(found, kind), found
     assert found.last_line().startswith("demo: FAILED - ")
 
 
 def test_answers_are_held_against_the_plan() -> None:
-    unanswered = count(PLAN, [*ATTEMPTS[:2], *ATTEMPTS[3:]], SOUND)
+    unanswered = count(PLAN, [*ATTEMPTS[:2], *ATTEMPTS[3:]], ledgers=SOUND)
     assert unanswered.wrong == ("1 webhooks were never answered with 200",)
-    believed = count(PLAN, [*ATTEMPTS, Attempt(FORGED, 200)], SOUND)
+    believed = count(PLAN, [*ATTEMPTS, Attempt(FORGED, 200)], ledgers=SOUND)
     assert "a wrong signature was answered 200" in believed.wrong
-    assert count(PLAN, ATTEMPTS, SOUND, unsettled="lane 0 has published 1 of 2").wrong == (
+    assert count(PLAN, ATTEMPTS, ledgers=SOUND, unsettled="lane 0 has published 1 of 2").wrong == (
         "lane 0 has published 1 of 2",
     )

@@ -74,7 +74,7 @@ class Count:
         )
 
 
-def count(plan: Plan, attempts: Iterable[Attempt], ledgers: Ledgers, *, unsettled: str | None = None) -> Count:
+def count(plan: Plan, attempts: Iterable[Attempt], *, ledgers: Ledgers, unsettled: str | None = None) -> Count:
     """Compare the sender's list with the ledgers.
 
     Args:

@@ -16,10 +16,10 @@ from onceflow.results import write_object, write_table
 FAULTS_SHOWN_MAX = 10
 NO_MINOR_UNIT = frozenset({"jpy"})
 LOOK_NEXT = (
+    ("README.md, Five minutes", "write a handler, try it, run it: about ten lines"),
     ("onceflow up", "the same system to play with, until Ctrl-C; your data stays in .onceflow/"),
-    ("stripe listen --forward-to ...", "your own sandbox: the README's tour has the line"),
+    ("stripe listen --forward-to ...", "real test events of your own sandbox: `onceflow up` prints the whole line"),
     ("docs/consuming.md", "read the outcomes: 30 lines of Python, and what to do in other languages"),
-    ("console/onceflow/examples/payments.py", "the handlers that just ran; write yours beside them"),
 )
 
 

@@ -92,7 +92,7 @@ def _run(options: DemoOptions, *, seed: int, folder: Path, narrator: Narrator) -
         finally:
             sender.abandon()
         ledgers = read_ledgers(system.ready)
-        result = count(plan, sender.attempts, ledgers, unsettled=reason)
+        result = count(plan, sender.attempts, ledgers=ledgers, unsettled=reason)
         sums = (money_sent(plan), money_published(ledgers))
         narrator.say("stopping everything")
     report = Report(
