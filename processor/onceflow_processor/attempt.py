@@ -13,6 +13,7 @@ from typing import Any
 from psycopg import Connection
 
 from onceflow_processor.admission import Fault, Item, key_fits
+from onceflow_processor.breaker import Breaker
 from onceflow_processor.claim import Claimed, claim, event_of
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.effects import Effects, FactKey, fact_key
@@ -73,6 +74,7 @@ class Attempt:
         positions: Mapping[Partition, Position],
         facts: Facts,
         deadline: Deadline,
+        breaker: Breaker,
     ) -> None:
         self._connection = connection
         self._settings = settings
@@ -80,6 +82,7 @@ class Attempt:
         self._positions = positions
         self._facts = facts
         self._deadline = deadline
+        self._breaker = breaker
         self._guard = secrets.randbits(_GUARD_BITS) + 1
         self.effects: list[tuple[Item, Effects]] = []
 
@@ -103,11 +106,28 @@ class Attempt:
         counts.duplicate = claimed.duplicates
         work = self._read_bodies(claimed.firsts, counts)
         self._look_up_declared_facts(work)
-        run = HandlerRun(self._connection, settings=self._settings.run, facts=self._facts, deadline=self._deadline)
+        run = HandlerRun(
+            self._connection,
+            settings=self._settings.run,
+            facts=self._facts,
+            deadline=self._deadline,
+            breaker=self._breaker,
+        )
         self.effects = run.with_savepoints(work) if savepoints else run.plain(work)
         self._write_tail(claimed, counts)
         self._facts.commit()
+        self._note_successes()
         return counts
+
+    def _note_successes(self) -> None:
+        """Tell the breaker which events went well, for the handlers that it watches: usually none."""
+        tracked = self._breaker.tracked()
+        if not tracked:
+            return
+        for item, _ in self.effects:
+            for handler in self._settings.handlers.for_type(event_of(item).type):
+                if handler.name in tracked:
+                    self._breaker.succeeded(handler.name, 1)
 
     def _open(self) -> None:
         """BEGIN comes by itself before the first statement."""

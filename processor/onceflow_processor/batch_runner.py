@@ -18,9 +18,10 @@ from psycopg.pq import TransactionStatus
 
 from onceflow_processor.admission import Fault, Item
 from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, StrangersFound, look_up_facts
+from onceflow_processor.breaker import Breaker
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
-from onceflow_processor.handler_run import BatchTooSlow, HandlerFailed, count_try
+from onceflow_processor.handler_run import BatchTooSlow, HandlerFailed, HandlerWaits, count_try
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.relay.lane_check import HANDS_OUT
@@ -51,13 +52,22 @@ class BatchEnd:
     """How a batch ended.
 
     ``positions`` are the new ones of its partitions.  ``held`` names partitions that cannot go on now and the offset
-    from which: their next record writes to a lane that hands out no sequence (``closed_lanes``: lane -> state).
+    from which, ``reasons`` says why: their next record writes to a lane that hands out no sequence (``closed_lanes``:
+    lane -> state), or most events of its handler fail alike.
     """
 
     positions: dict[Partition, Position] = field(default_factory=dict)
     held: dict[Partition, int] = field(default_factory=dict)
+    reasons: dict[Partition, str] = field(default_factory=dict)
     closed_lanes: dict[int, str] = field(default_factory=dict)
     counts: list[Counts] = field(default_factory=list)
+
+    def hold(self, item: Item, reason: str) -> None:
+        """Hold an item's partition from this item on; the earliest hold of a partition counts."""
+        partition, offset = item.record.partition, item.record.offset
+        if offset < self.held.get(partition, offset + 1):
+            self.held[partition] = offset
+            self.reasons[partition] = reason
 
     def is_open(self, item: Item) -> bool:
         """Return True for an item that is neither done nor held."""
@@ -78,6 +88,7 @@ class BatchRunner:
         settings: AttemptSettings,
         facts: Facts,
         deadline: Deadline,
+        breaker: Breaker,
         wait: Callable[[float], object],
     ) -> None:
         """``wait(seconds)`` sleeps unless the process is stopping."""
@@ -85,6 +96,7 @@ class BatchRunner:
         self._settings = settings
         self._facts = facts
         self._deadline = deadline
+        self._breaker = breaker
         self._wait = wait
 
     def run(self, items: Sequence[Item], *, positions: Mapping[Partition, Position], end: BatchEnd) -> None:
@@ -119,12 +131,18 @@ class BatchRunner:
                 positions=positions,
                 facts=self._facts,
                 deadline=self._deadline,
+                breaker=self._breaker,
             )
             try:
                 counts = attempt.run(savepoints=savepoints)
             except HandlerFailed as failure:
-                self._after_handler(failure)
+                if self._after_handler(failure, end):
+                    return [part]
                 savepoints = True
+            except HandlerWaits as waits:
+                self._roll_back()
+                end.hold(waits.item, waits.reason)
+                return [part]
             except StrangersFound:
                 self._roll_back()
             except BatchTooSlow as slow:
@@ -141,13 +159,20 @@ class BatchRunner:
                 return []
         raise Unavailable("database_unavailable", "a batch met too many passing faults")
 
-    def _after_handler(self, failure: HandlerFailed) -> None:
-        count_try(failure)
+    def _after_handler(self, failure: HandlerFailed, end: BatchEnd) -> bool:
+        """Count the try and clean up; True when the event's partition must wait."""
+        waits = False
+        try:
+            count_try(failure, self._breaker)
+        except HandlerWaits as found:
+            end.hold(found.item, found.reason)
+            waits = True
         log.warning("handler_failed", handler=failure.fault.handler, code=failure.fault.code, tries=failure.item.tries)
         if failure.fault.code == "handler_timeout":
             self._spoil()
             raise ConnectionSpoiled from failure
         self._roll_back()
+        return waits
 
     def _after_error(
         self, error: Exception, part: list[Item], attempt: Attempt, end: BatchEnd
@@ -185,7 +210,7 @@ class BatchRunner:
                 state = states.get(lane, "missing")
                 if state not in HANDS_OUT:
                     end.closed_lanes[lane] = state
-                    end.held.setdefault(item.record.partition, item.record.offset)
+                    end.hold(item, f"lane {lane} hands out no sequence: it is {state}")
         return part
 
     def _pause_before_rerun(self, reruns: int) -> None:

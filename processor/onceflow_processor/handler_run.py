@@ -17,6 +17,7 @@ from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
 from onceflow_processor.admission import Fault, Item
+from onceflow_processor.breaker import Breaker
 from onceflow_processor.deadline import Deadline, HandlerDeadline
 from onceflow_processor.effects import Effects
 from onceflow_processor.event import Event
@@ -51,6 +52,15 @@ class HandlerFailed(Exception):
         self.final = final
 
 
+class HandlerWaits(Exception):
+    """Most recent events of a handler fail alike: ``item`` is neither done nor quarantined, its partition waits."""
+
+    def __init__(self, item: Item, reason: str) -> None:
+        super().__init__(reason)
+        self.item = item
+        self.reason = reason
+
+
 class BatchTooSlow(Exception):
     """The handlers took longer than a batch may; it is cut before ``item``."""
 
@@ -74,9 +84,16 @@ class HandlerRun:
     """Runs the handlers of one attempt over one connection."""
 
     def __init__(
-        self, connection: Connection[Any], *, settings: HandlerSettings, facts: Facts, deadline: Deadline
+        self,
+        connection: Connection[Any],
+        *,
+        settings: HandlerSettings,
+        facts: Facts,
+        deadline: Deadline,
+        breaker: Breaker,
     ) -> None:
         self._connection = connection
+        self._breaker = breaker
         self._settings = settings
         self._facts = facts
         self._deadline = deadline
@@ -119,7 +136,7 @@ class HandlerRun:
             except HandlerFailed as failure:
                 if failure.final:
                     raise
-                count_try(failure)
+                count_try(failure, self._breaker)
                 self._connection.execute(_SQL["savepoint_rollback"])
                 self._facts.give_back(key for _, effects in done for key in effects.facts)
             else:
@@ -204,11 +221,21 @@ def call(handler: Handler, event: Event, *, transaction: Tx) -> None:
         raise Refused("handler_failed", "the handler returned an awaitable: handlers are plain functions")
 
 
-def count_try(failure: HandlerFailed) -> None:
-    """Count one failed try of an event; after the last one its fault is final."""
-    failure.item.tries += 1
-    if failure.final or failure.item.tries >= TRIES_MAX:
-        failure.item.fault = failure.fault
+def count_try(failure: HandlerFailed, breaker: Breaker) -> None:
+    """Count one failed try of an event; after the last one its fault is final.
+
+    Raises:
+        HandlerWaits: too many events of this handler have failed alike; the event is to be tried again later.
+    """
+    item, fault = failure.item, failure.fault
+    item.tries += 1
+    if not failure.final and item.tries < TRIES_MAX:
+        return
+    kind = f"{fault.code} {fault.detail.partition(':')[0]}"
+    if fault.handler is not None and breaker.failed(fault.handler, kind):
+        item.tries = 0
+        raise HandlerWaits(item, f"most recent events of handler {fault.handler} fail alike: {kind}")
+    item.fault = fault
 
 
 def _broke(handler: Handler) -> Fault:

@@ -21,6 +21,8 @@ from psycopg import Connection
 from onceflow_processor.admission import Item, Rules, admit
 from onceflow_processor.attempt import AttemptSettings
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
+from onceflow_processor.breaker import Breaker
+from onceflow_processor.careful import run_with_care
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
 from onceflow_processor.handoff import Assigned, Done, Handoff, Notice, Read, Renew, Revoked, Stopped
@@ -32,7 +34,7 @@ from onceflow_schemas.failure import LeaseLost, Unavailable
 
 BATCH_WAIT_SECONDS = 0.2
 RECONNECT_SECONDS_MAX = 5.0
-LANE_HOLD_SECONDS = 2.0
+HOLD_SECONDS = 2.0
 FENCED_WAIT_SECONDS_MAX = 10.0
 _RECONNECT_SECONDS = 0.1
 _FENCED_WAIT_SECONDS = 0.5
@@ -55,6 +57,7 @@ class WorkerSettings:
 class _Held:
     position: Position
     generation: int
+    careful_records: int
 
 
 class Worker:
@@ -85,6 +88,7 @@ class Worker:
         self._stopping = stopping
         self._wait = wait
         self._facts = Facts()
+        self._breaker = Breaker()
         self._connection: Connection[Any] | None = None
         self._notices: deque[Notice] = deque()
         self._held: dict[Partition, _Held] = {}
@@ -124,7 +128,7 @@ class Worker:
             self._handoff.finish_batch()
 
     def _handle_notices(self, connection: Connection[Any]) -> None:
-        takeover = Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
+        takeover = self._takeover(connection)
         self._notices.extend(self._handoff.take_notices())
         while self._notices:
             # It leaves the queue only when it is done: a database that goes away meanwhile must not lose it.
@@ -183,7 +187,7 @@ class Worker:
                 items = [item for item in items if end.is_open(item) and item.record.partition in self._held]
         finally:
             self._note(end)
-        self._hold_closed(end)
+        self._hold(end)
         self._metrics.batch_seconds.observe(time.monotonic() - begun)
 
     def _run_once(self, items: list[Item], end: BatchEnd) -> None:
@@ -196,11 +200,19 @@ class Worker:
             settings=self._settings.attempt,
             facts=self._facts,
             deadline=self._deadline,
+            breaker=self._breaker,
             wait=self._wait,
         )
         positions = {partition: held.position for partition, held in self._held.items()}
+        with_care = [item for item in items if self._held[item.record.partition].careful_records > 0]
         try:
-            runner.run(items, positions=positions, end=end)
+            if with_care:
+                run_with_care(
+                    runner, with_care, connection=connection, positions=positions, end=end, stopping=self._stopping
+                )
+            rest = [item for item in items if self._held[item.record.partition].careful_records == 0]
+            if rest:
+                runner.run(rest, positions={**positions, **end.positions}, end=end)
         except LeaseLost:
             self._note(end)
             self._after_fenced(connection)
@@ -210,8 +222,10 @@ class Worker:
     def _note(self, end: BatchEnd) -> None:
         """Take over the new positions, tell the consume thread for the lag tools, and count."""
         for partition, position in end.positions.items():
-            if partition in self._held:
-                self._held[partition].position = position
+            held = self._held.get(partition)
+            if held is not None:
+                held.careful_records = max(0, held.careful_records - (position.next_offset - held.position.next_offset))
+                held.position = position
                 self._fenced.pop(partition, None)
         if end.positions:
             done = {partition: position.next_offset for partition, position in end.positions.items()}
@@ -220,23 +234,28 @@ class Worker:
             self._metrics.committed(counts)
         end.counts.clear()
 
-    def _hold_closed(self, end: BatchEnd) -> None:
-        """Partitions whose next record writes to a closed lane wait; the lanes are compared again before they go on."""
+    def _hold(self, end: BatchEnd) -> None:
+        """Partitions that cannot go on wait a while, and say why; closed lanes are compared again before that."""
         self._metrics.lanes_closed.set(len(end.closed_lanes))
-        if not end.held:
-            return
-        lanes = [f"{lane} {state}" for lane, state in sorted(end.closed_lanes.items())]
-        log.error("lane_closed", lanes=lanes, partitions=[str(partition) for partition in end.held])
-        self._metrics.trouble.labels("lane_closed").inc()
-        self._lane_check_at = time.monotonic() + LANE_HOLD_SECONDS
-        for partition in end.held:
+        due = time.monotonic() + HOLD_SECONDS
+        if end.closed_lanes:
+            self._lane_check_at = due
+        for partition, reason in end.reasons.items():
+            log.error("partition_waits", partition=str(partition), reason=reason)
+            self._metrics.trouble.labels("partition_waits").inc()
+            held = self._held.get(partition)
+            if held is not None and self._connection is not None:
+                self._takeover(self._connection).wait(partition, held.position, reason=reason)
             self._forget(partition)
-            self._renew_at[partition] = (self._lane_check_at, Renew(partition))
+            self._renew_at[partition] = (due, Renew(partition))
+
+    def _takeover(self, connection: Connection[Any]) -> Takeover:
+        return Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
 
     def _after_fenced(self, connection: Connection[Any]) -> None:
         """Drop what somebody else has taken; where Kafka still gives it to us, prove membership before trying again."""
         positions = {partition: held.position for partition, held in self._held.items()}
-        takeover = Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
+        takeover = self._takeover(connection)
         kept = takeover.still_held(positions)
         for partition in set(positions) - kept:
             times = self._fenced[partition] = self._fenced.get(partition, 0) + 1
@@ -259,15 +278,18 @@ class Worker:
 
     def _take_over(self, takeover: Takeover, assigned: Assigned) -> None:
         self._renew_at.pop(assigned.partition, None)
-        position, verdict = takeover.take(assigned)
-        if isinstance(verdict, Stop):
-            self._tell_stop(assigned.partition, verdict)
+        taken = takeover.take(assigned)
+        if isinstance(taken.verdict, Stop):
+            self._tell_stop(assigned.partition, taken.verdict)
             self._forget(assigned.partition)
             return
-        if position is not None:
-            self._held[assigned.partition] = _Held(position, assigned.generation)
+        if taken.position is not None:
+            careful_records = self._settings.batch_records_max if taken.needs_care else 0
+            if careful_records:
+                log.warning("careful_mode", partition=str(assigned.partition), records=careful_records)
+            self._held[assigned.partition] = _Held(taken.position, assigned.generation, careful_records)
             self._metrics.partitions.set(len(self._held))
-            self._handoff.put_command(Read(assigned.partition, assigned.generation, verdict))
+            self._handoff.put_command(Read(assigned.partition, assigned.generation, taken.verdict))
 
     def _stand_still(self, takeover: Takeover, partition: Partition, stop: Stop) -> None:
         held = self._held.get(partition)
@@ -298,7 +320,7 @@ class Worker:
         connection = self._connection
         if connection is None or connection.closed:
             return
-        takeover = Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
+        takeover = self._takeover(connection)
         try:
             takeover.release({partition: held.position for partition, held in self._held.items()})
         except psycopg.Error as error:

@@ -136,6 +136,11 @@ RECORD_FAILURES = _kinds(
         "Mend the handler; traceback and bytes are kept in onceflow.quarantine.",
     ),
     (
+        "process_killed",
+        "The process ended again and again while it tried this record with care.",
+        "Look at the memory and native code of the handler with this event; the bytes are in onceflow.quarantine.",
+    ),
+    (
         "handler_timeout",
         "The handler ran longer than its deadline.",
         "Make the handler shorter, or raise its deadline.",

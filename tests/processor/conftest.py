@@ -17,6 +17,7 @@ from psycopg.rows import dict_row
 from onceflow_processor.admission import Item, Rules, admit
 from onceflow_processor.attempt import AttemptSettings
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner
+from onceflow_processor.breaker import Breaker
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
 from onceflow_processor.handler_run import HandlerSettings
@@ -94,6 +95,7 @@ class Bench:
     positions: dict[Partition, Position] = field(default_factory=dict)
     batch_seconds_max: float = 5.0
     stopping: bool = False
+    breaker: Breaker = field(default_factory=Breaker)
 
     def run(self, records: Sequence[Record]) -> BatchEnd:
         """Run one batch; partitions that it has not seen are begun at 0."""
@@ -130,6 +132,7 @@ class Bench:
             settings=settings,
             facts=self.facts,
             deadline=_NoDeadline(10.0),
+            breaker=self.breaker,
             wait=threading.Event().wait,
         )
 

@@ -28,3 +28,8 @@ def database_sleeps(_event: Event, tx: Tx) -> None:
 def spins(_event: Event, _tx: Tx) -> None:
     while True:
         pass
+
+
+@handlers.on("test.exit")
+def exits(_event: Event, _tx: Tx) -> None:
+    os._exit(9)

@@ -1,0 +1,72 @@
+"""Careful mode: records one by one, each try counted in its own commit before it.
+
+Rule: a record that kills the process never reaches a counter in memory.  So the count is committed first, and the
+record that was tried too often is quarantined without being tried again; the others pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import structlog
+from psycopg import Connection
+
+from onceflow_processor.admission import Fault, Item
+from onceflow_processor.batch_runner import BatchEnd, BatchRunner
+from onceflow_processor.position import Position
+from onceflow_processor.records import Partition
+from onceflow_schemas.failure import Unavailable
+from onceflow_schemas.sql import queries
+
+CAREFUL_TRIES_MAX = 3
+_SQL = queries("progress")
+
+log = structlog.get_logger("onceflow.processor")
+
+
+def run_with_care(
+    runner: BatchRunner,
+    items: Sequence[Item],
+    *,
+    connection: Connection[Any],
+    positions: Mapping[Partition, Position],
+    end: BatchEnd,
+    stopping: Callable[[], bool],
+) -> None:
+    """Carry items through one by one; arguments and errors as those of ``BatchRunner.run``."""
+    for item in items:
+        if stopping():
+            return
+        if not end.is_open(item):
+            continue
+        position = positions[item.record.partition]
+        key = {
+            "topic_id": position.topic_id,
+            "partition": item.record.partition.number,
+            "offset": item.record.offset,
+        }
+        tries = _count_try(connection, key)
+        if tries > CAREFUL_TRIES_MAX and item.fault is None:
+            item.fault = Fault("process_killed", f"the process ended in {tries - 1} tries of this record alone")
+            log.error("record_kills_process", partition=str(item.record.partition), offset=item.record.offset)
+        try:
+            runner.run([item], positions={**positions, **end.positions}, end=end)
+        except Unavailable:
+            if not connection.closed:
+                _write(connection, "take_try_back", key=key)
+            raise
+        if not end.is_open(item):
+            _write(connection, "clear_suspect", key=key)
+
+
+def _count_try(connection: Connection[Any], key: Mapping[str, Any]) -> int:
+    with connection.transaction():
+        row = connection.execute(_SQL["count_try"], key).fetchone()
+    assert row is not None, "the statement returns its row"
+    return int(row[0])
+
+
+def _write(connection: Connection[Any], query: str, *, key: Mapping[str, Any]) -> None:
+    with connection.transaction():
+        connection.execute(_SQL[query], key)

@@ -1,0 +1,78 @@
+"""Records that kill the process are found one by one, and a bad deploy pauses instead of filling the quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from onceflow_processor.careful import CAREFUL_TRIES_MAX
+from onceflow_processor.event import Event
+from onceflow_processor.handlers import Handlers
+from onceflow_processor.records import Partition
+from onceflow_processor.takeover import CAREFUL_AFTER_ENDS
+from onceflow_processor.tx import Tx
+from tests.processor.conftest import TOPIC, Bench, event_body, record
+from tests.processor.processor_process import Road, wait_until
+
+DEATHS_MAX = CAREFUL_AFTER_ENDS + CAREFUL_TRIES_MAX
+
+
+def test_a_record_that_kills_the_process_is_quarantined_and_its_neighbours_pass(
+    kafka_bootstrap: str, fresh_database: str, tmp_path: Path
+) -> None:
+    road = Road(kafka_bootstrap, fresh_database, tmp_path, partitions=1)
+    road.publish([f"evt_a{n}" for n in range(5)])
+    road.publish(["evt_killer"], event_type="test.exit")
+    road.publish([f"evt_b{n}" for n in range(5)])
+    deaths = 0
+    while len(road.states()) < 11:
+        assert deaths <= DEATHS_MAX, "the record was never given up"
+        with road.processor() as process:
+            wait_until(lambda: process.poll() is not None or len(road.states()) == 11, "it dies or all is done")
+            deaths += process.poll() is not None
+    assert 1 <= deaths <= DEATHS_MAX
+    states = road.states()
+    assert states.pop("evt_killer") == "quarantined"
+    assert set(states.values()) == {"processed"}
+    [row] = road.rows("SELECT code FROM onceflow.quarantine")
+    assert row["code"] == "process_killed"
+    assert road.rows("SELECT * FROM onceflow.suspect") == []
+    assert len(set(road.outcome_ids())) == 10
+
+
+def broken(working: list[bool]) -> Handlers:
+    handlers = Handlers()
+
+    @handlers.on("invoice.paid")
+    def bill(event: Event, tx: Tx) -> None:
+        if not working:
+            raise KeyError("a bad deploy")
+        tx.outcome("billed", key=event.object["id"], data={})
+
+    return handlers
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100])
+def test_a_bad_deploy_pauses_its_partition(bench: Callable[[Handlers], Bench], batch: int) -> None:
+    working: list[bool] = []
+    one = bench(broken(working))
+    records = [
+        record(event_body(f"evt_{n}", "invoice.paid", {"id": f"in_{n}", "object": "invoice"}), n) for n in range(100)
+    ]
+    at = 0
+    while at < len(records):
+        end = one.run(records[at : at + batch])
+        if end.held:
+            break
+        at += batch
+    held = end.held[Partition(TOPIC, 0)]
+    assert "KeyError" in end.reasons[Partition(TOPIC, 0)]
+    assert 10 <= held <= 20
+    assert one.next_offset() == held
+    assert len(one.quarantine()) == held
+    working.append(True)
+    one.run(records[held:])
+    assert len(one.outcomes()) == 100 - held
+    assert len(one.quarantine()) == held
