@@ -14,6 +14,7 @@ from typing import Any, Literal, TextIO
 import structlog
 from structlog.typing import Processor
 
+from onceflow.kafka_logs import SUPPRESSED, KafkaClientFilter
 from onceflow.redaction import MASK, redacted
 
 LogFormat = Literal["auto", "json", "console"]
@@ -102,16 +103,19 @@ def configure(
 
 def _take_over_library_logs(level: int, *, shared: list[Processor], render: Processor, stream: Any) -> None:
     """Send what libraries log through the standard library down the same road."""
+    least = max(level, logging.WARNING)
     handler = logging.StreamHandler(stream)
+    handler.addFilter(KafkaClientFilter(least))
+    named: list[Processor] = [structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder([SUPPRESSED])]
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
+            foreign_pre_chain=[*named, *shared],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, redact_event, render],
         )
     )
     root = logging.getLogger()
     root.handlers = [handler]
-    root.setLevel(max(level, logging.WARNING))
+    root.setLevel(least)
 
 
 def _clean(name: str, value: Any, *, depth: int) -> Any:

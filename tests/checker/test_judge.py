@@ -198,7 +198,7 @@ PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "a head counts other than its rows": ("I4", {"lanes": (Lane(0, 4, 4, "ok"),)}),
     "an outcome is not published": ("I4", {"lanes": (Lane(0, 3, 2, "ok"),)}),
-    "a lane is stopped": ("I8", {"lanes": (Lane(0, 3, 3, "stopped:lane_diverged"),)}),
+    "a lane is stopped": ("I8", {"lanes": (Lane(0, 3, 3, "stopped:diverged"),)}),
     "an outcome is in another lane than its key says": (
         "I4",
         {"lanes": (*SOUND.lanes, *(Lane(number, 0, 0, "ok") for number in range(1, 7)))},

@@ -6,11 +6,13 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 import structlog
 
+from onceflow.kafka_logs import KafkaClientFilter
 from onceflow.logs import configure, redact_event
 
 
@@ -121,3 +123,17 @@ def test_a_stream_that_cannot_be_written_stops_nobody() -> None:
     configure(stream=Full())
     structlog.get_logger("x").info("lost")
     logging.getLogger("library").warning("lost too")
+
+
+def test_a_repeated_line_of_the_kafka_client_says_how_many_were_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, now = io.StringIO(), [0.0]
+    monkeypatch.setattr("onceflow.logs.KafkaClientFilter", partial(KafkaClientFilter, clock=lambda: now[0]))
+    configure(stream=stream)
+    log = logging.getLogger("onceflow.kafka")
+    for seconds in (0.0, 1.0, 2.0, 11.0):
+        now[0] = seconds
+        log.error("%s [%s] %s", "FAIL", "rdkafka#consumer-1", "Connection refused (after 0ms in state CONNECT)")
+    first, second = lines(stream)
+    assert first["event"] == "FAIL [rdkafka#consumer-1] Connection refused (after 0ms in state CONNECT)"
+    assert (first["level"], "suppressed" in first) == ("warning", False)
+    assert (second["level"], second["suppressed"]) == ("warning", 2)

@@ -43,3 +43,14 @@ def test_ids_are_unique_and_some_facts_are_told_twice() -> None:
     assert len({event.id for event in events}) == 3_000
     payments = [event.object_id for event in events if event.type == "payment_intent.succeeded"]
     assert len(set(payments)) < len(payments)
+
+
+def test_bodies_have_the_form_of_stripe() -> None:
+    """Empty objects and lists stand over several lines and ``&`` is escaped, as in bodies that Stripe really sent."""
+    bodies = [event.body for event in stripe_events(seed=2, count=400, now=NOW)]
+    pretty = [body for body in bodies if body.startswith(b"{\n  ")]
+    assert len(pretty) > 300
+    assert not any(b"{}" in body or b"[]" in body or b"&" in body for body in pretty)
+    assert any(b'"amount_details": {\n        "tip": {\n        }' in body for body in pretty)
+    assert any(b'"balance_transactions": [\n\n      ]' in body for body in pretty)
+    assert any(b"\\u0026" in body for body in pretty)

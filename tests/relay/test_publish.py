@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from onceflow_processor.relay.cursor import Mark
 from onceflow_processor.relay.encoding import Prepared
 from onceflow_processor.relay.kafka_clients import Refusals, open_producer
-from onceflow_processor.relay.publish import Aborted, Published, Publisher, Refusal
+from onceflow_processor.relay.publish import Failed, Published, Publisher, Refusal
 from onceflow_schemas.failure import LeaseLost, Unavailable, Uncertain
 from tests.relay.lanes import Lanes, sequence
 
@@ -77,13 +77,14 @@ def test_a_record_that_the_client_refuses_ends_only_its_lanes_batch(lanes: Lanes
     assert lanes.sequences() == {0: [1, 2], 1: [1], 2: []}
 
 
-def test_a_record_that_the_broker_refuses_aborts_everything_and_names_the_lane(lanes: Lanes) -> None:
+def test_a_record_that_the_broker_refuses_fails_everything_and_names_the_lane(lanes: Lanes) -> None:
     big = prepared(1, value=b"x" * 1_500_000)
     with publisher(lanes, record_bytes_max=None) as relay:
         answer = relay.publish({0: [big, prepared(2)], 1: [prepared(1, lane=1)]})
-        assert isinstance(answer, Aborted)
+        assert isinstance(answer, Failed)
         assert answer.refused == {0: Refusal(None, "MSG_SIZE_TOO_LARGE")}
-        assert isinstance(relay.publish({1: [prepared(1, lane=1)]}), Published), "the producer is still good"
+    with publisher(lanes) as relay:
+        relay.publish({1: [prepared(1, lane=1)]})
     assert lanes.sequences() == {0: [], 1: [1], 2: []}
     assert lanes.cursor(0)[0] == -1001
 

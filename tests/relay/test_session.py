@@ -280,6 +280,17 @@ def test_the_broker_finds_the_large_outcome_among_many(lanes: Lanes, monkeypatch
     assert lanes.sequences() == {0: list(range(1, 401)), 1: list(range(1, 2_001)), 2: []}
 
 
+def test_a_refusal_that_comes_while_records_are_still_handed_over(
+    lanes: Lanes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client then refuses all further records of the transaction; that is not a reason to begin again for ever."""
+    monkeypatch.setattr("onceflow_processor.relay.session.read_topic_bytes", lambda _kafka, _topic: None)
+    too_large(lanes, 0, before=2, after=30_000)
+    with term(lanes, batch_records_max=40_000) as session:
+        run_dry(session)
+    assert lanes.state(0) == (30_003, 2, "stopped:unpublishable", "sequence 3: MSG_SIZE_TOO_LARGE")
+
+
 def test_a_raised_limit_opens_the_lane_by_itself(lanes: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
     lanes.add(0, 3)
     limit = 30
@@ -308,9 +319,9 @@ def test_a_missing_row_stops_its_lane(lanes: Lanes) -> None:
     lanes.sql("DELETE FROM onceflow.outcome WHERE lane = 0 AND seq = 2")
     lanes.sql("DELETE FROM onceflow.outcome WHERE lane = 1")
     publish_all(lanes)
-    assert lanes.state(0) == (3, 0, "stopped:diverged", "the database has no outcome with sequence 2")
+    assert lanes.state(0) == (3, 1, "stopped:diverged", "the database has no outcome with sequence 2")
     assert lanes.state(1)[2] == "stopped:diverged"
-    assert lanes.sequences() == {0: [], 1: [], 2: []}
+    assert lanes.sequences() == {0: [1], 1: [], 2: []}
 
 
 def test_a_lane_in_recovery_is_left_alone(lanes: Lanes) -> None:

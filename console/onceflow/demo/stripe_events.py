@@ -7,17 +7,21 @@ repeated.  Bodies are written as Stripe writes them (two spaces of indent, UTF-8
 from __future__ import annotations
 
 import itertools
-import json
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
+
+import orjson
 
 from onceflow.demo import stripe_objects as objects
 from onceflow.demo.stripe_objects import Customer, Object, new_id
 
 BODY_BYTES_MIN = 500
 BODY_BYTES_MAX = 60_000
+BODY_BYTES_AIMED_MAX = 54_000
+"""What a body grows by is estimated, so the aim keeps clear of the limit."""
 BODY_BYTES_MEDIAN = 3_000
 SIZE_SPREAD = 0.95
 """Standard deviation of the logarithm of the size: most bodies lie between 1 and 9 kB, a few are very large."""
@@ -48,6 +52,9 @@ class StripeEvent:
     object_id: str
     body: bytes
 
+
+_EMPTY = re.compile(rb'\n( *)("[^"]*": )?(\{\}|\[\])(?=,?\n)')
+"""A line that holds nothing but an empty object or list, perhaps behind its key."""
 
 Change = tuple[str, Object]
 """An event type and the object after the change."""
@@ -90,23 +97,23 @@ def _event(kind: str, changed: Object, random: Random, created: int) -> StripeEv
     if kind.endswith(".updated"):
         event["data"]["previous_attributes"] = {"metadata": {}}
     size = BODY_BYTES_MEDIAN * math.exp(random.gauss(0, SIZE_SPREAD))
-    target = int(min(max(size, BODY_BYTES_MIN), BODY_BYTES_MAX))
+    target = int(min(max(size, BODY_BYTES_MIN), BODY_BYTES_AIMED_MAX))
     return StripeEvent(event_id, kind, str(changed.get("id", "")), _body(event, target, random))
 
 
 def _body(event: Object, target: int, random: Random) -> bytes:
     """Write the event, grown towards ``target`` bytes by what grows real objects: notes and lines."""
-    compact = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
+    compact = orjson.dumps(event)
     if target < COMPACT_BYTES_MAX and len(compact) >= BODY_BYTES_MIN:
         return compact
     subject = event["data"]["object"]
-    missing = target - len(_pretty(event))
+    missing = target - _size(event)
     if missing > 0 and "lines" in subject:
         line = subject["lines"]["data"][0]
-        copies = missing // (len(_pretty(line)) * 3 // 2 + 1)
+        copies = missing // (_size(line) * 3 // 2 + 1)
         subject["lines"]["data"] += [line | {"id": new_id("il", random), "amount": 0} for _ in range(copies)]
         subject["lines"]["total_count"] = len(subject["lines"]["data"])
-    missing = min(target, BODY_BYTES_MAX - COMPACT_BYTES_MAX) - len(_pretty(event))
+    missing = target - _size(event)
     subject["metadata"] = _notes(missing, random) | subject.get("metadata", {})
     return _pretty(event)
 
@@ -123,7 +130,20 @@ def _notes(size: int, random: Random) -> Object:
 
 
 def _pretty(value: Object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, indent=2).encode()
+    """Write as Stripe does: two spaces of indent, an empty object over two lines, an empty list over three, no bare ``&``."""
+    written = orjson.dumps(value, option=orjson.OPT_INDENT_2)
+    return _EMPTY.sub(_spread, written).replace(b"&", b"\\u0026")
+
+
+def _size(value: Object) -> int:
+    """The bytes of a body before its last form: near enough to aim by."""
+    return len(orjson.dumps(value, option=orjson.OPT_INDENT_2))
+
+
+def _spread(found: re.Match[bytes]) -> bytes:
+    indent, key, empty = found.groups()
+    inside = b"\n" if empty == b"{}" else b"\n\n"
+    return b"".join((b"\n", indent, key or b"", empty[:1], inside, indent, empty[1:]))
 
 
 def _amount(random: Random) -> int:

@@ -155,6 +155,7 @@ def charge(
             "type": "card",
         },
         "receipt_email": customer.email,
+        "receipt_url": f"https://example.com/receipt?charge={id}&signed=1",
         "refunded": refunded == amount,
         "status": "succeeded" if paid else "failed",
     }
@@ -254,6 +255,7 @@ def invoice(
         "customer_email": customer.email,
         "customer_name": customer.name,
         "lines": {"object": "list", "data": lines, "has_more": False, "total_count": len(lines)},
+        "hosted_invoice_url": f"https://example.com/invoice?id={id}&from=mail",
         "livemode": False,
         "metadata": {},
         "number": f"EX-{random.randrange(10**4):04d}-{random.randrange(10**4):04d}",

@@ -42,6 +42,8 @@ _SETTINGS = {
     # Statements and details of errors hold values of rows, and logs never hold personal data.
     "log_error_verbosity": "terse",
     "log_min_error_statement": "panic",
+    # An ERROR's message may quote a customer's text.  In this order of levels LOG (starts, crashes, connections) is above.
+    "log_min_messages": "log",
 }
 
 

@@ -20,7 +20,7 @@ STOPPED_PREFIX: Final = "stopped:"
 LANE_STATES: Final = ("ok", "behind", "recovering", "stopped")
 _SECONDS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0)
 
-TransactionResult = Literal["committed", "aborted", "failed", "uncertain"]
+TransactionResult = Literal["committed", "refused", "failed", "uncertain"]
 
 
 class RelayMetrics:

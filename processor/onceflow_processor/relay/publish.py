@@ -1,8 +1,10 @@
 """One Kafka transaction: records of one or several lanes, and the cursors that say so.
 
 Rule: records and cursors become visible together or not at all.  The cursor is committed with the real next offset,
-so the records' reports are waited for first.  After any doubt (a timeout, a fence, an error in commit or abort) the
-producer is not used again: librdkafka has no KIP-890, so a late end of one transaction could hit the next one.
+so the records' reports are waited for first.  After any failure or doubt (a refused record, a timeout, a fence, an
+error in commit or abort) the producer is not used again; the next one's ``init_transactions`` ends what is open.
+librdkafka has no KIP-890, so a late end of one transaction could hit the next one; and after an abort for a refused
+record it was seen to fail the next transaction too, for the sequence numbers that the refused record had taken.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, cast
 from uuid import UUID
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -42,6 +44,9 @@ ROW_FAULTS: Final = frozenset(
 """Answers about a record; every other error is about the broker, however often it comes."""
 
 
+_NOTHING: Final[Mapping[int, Mark]] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """A lane's record that Kafka does not take.  ``seq`` is None when it is somewhere among the lane's records."""
@@ -59,8 +64,8 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Aborted:
-    """The transaction was aborted for the records of these lanes; nothing was published."""
+class Failed:
+    """Kafka did not take records of these lanes; nothing was published, and the producer must be replaced."""
 
     refused: Mapping[int, Refusal]
 
@@ -71,7 +76,7 @@ class _Reports:
 
     ends: dict[int, int] = field(default_factory=dict)
     faults: dict[int, KafkaError] = field(default_factory=dict)
-    broker_error: KafkaError | None = None
+    broker_error: str | None = None
 
     @property
     def failed(self) -> bool:
@@ -89,7 +94,7 @@ class _Reports:
         elif error.code() in ROW_FAULTS:
             self.faults.setdefault(partition, error)
         else:
-            self.broker_error = error
+            self.broker_error = self.broker_error or error.name()
 
 
 class Publisher:
@@ -139,13 +144,18 @@ class Publisher:
                 return
 
     def publish(
-        self, batches: Mapping[int, Sequence[Prepared]], *, recommit: Mapping[int, Mark] | None = None
-    ) -> Published | Aborted:
+        self,
+        batches: Mapping[int, Sequence[Prepared]],
+        *,
+        recommit: Mapping[int, Mark] = _NOTHING,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Published | Failed:
         """Publish records of lanes, each lane's in order, in one transaction.
 
         Args:
             batches: lane -> its next records, at least one each.
             recommit: cursors of other lanes that are only written again.
+            meanwhile: called once while the records are on their way.
 
         Raises:
             Unavailable: nothing was published; the producer must be thrown away.
@@ -155,12 +165,14 @@ class Publisher:
         with broker_failures():
             self._producer.begin_transaction()
         reports = _Reports()
-        sent, refused = self._send(batches, reports)
-        if reports.faults:
-            self._abort()
-            return Aborted({lane: Refusal(None, error.name()) for lane, error in reports.faults.items()})
+        sent, refused = self._send(batches, reports=reports, meanwhile=meanwhile)
+        if reports.failed:
+            self._drain()
+            if not reports.faults:
+                raise Unavailable("broker_unavailable", f"Kafka: {reports.broker_error} in a delivery report")
+            return Failed({lane: Refusal(None, error.name()) for lane, error in reports.faults.items()})
         cursors = {lane: Mark(reports.ends[lane], last.seq, UUID(last.ce_id.decode())) for lane, last in sent.items()}
-        everything = {**(recommit or {}), **cursors}
+        everything = {**recommit, **cursors}
         if everything:
             self._commit(everything)
         else:
@@ -174,7 +186,7 @@ class Publisher:
             self._producer.flush(0)
 
     def _send(
-        self, batches: Mapping[int, Sequence[Prepared]], reports: _Reports
+        self, batches: Mapping[int, Sequence[Prepared]], *, reports: _Reports, meanwhile: Callable[[], None]
     ) -> tuple[dict[int, Prepared], dict[int, Refusal]]:
         """Hand all records over and wait for their reports; a record that the client refuses ends its lane's batch."""
         give_up_at = time.monotonic() + SEND_SECONDS_MAX
@@ -183,16 +195,32 @@ class Publisher:
         for lane, records in batches.items():
             for record in records:
                 error = self._hand_over(lane, record, reports=reports, give_up_at=give_up_at)
-                if error is not None:
+                if error is None:
+                    sent[lane] = record
+                elif error.code() in ROW_FAULTS:
                     refused[lane] = Refusal(record.seq, error.name())
                     break
-                sent[lane] = record
+                else:
+                    # The transaction has failed already, perhaps for a record whose report is still to come.
+                    reports.broker_error = error.name()
+                    return sent, refused
+        meanwhile()
         while not reports.failed and self._flush():
             self._wait_on(give_up_at)
-        # A transaction that failed for one record takes the others with it, so a record's fault is looked at first.
-        if reports.broker_error is not None and not reports.faults:
-            raise Unavailable("broker_unavailable", f"Kafka: {reports.broker_error.name()} in a delivery report")
         return sent, refused
+
+    def _drain(self) -> None:
+        """Take all reports of a failed transaction.
+
+        One failed record takes the others with it, and theirs may be reported before its own; what was not sent yet
+        is reported only when it is thrown away.
+        """
+        give_up_at = time.monotonic() + ABORT_SECONDS_MAX
+        self._flush()
+        with broker_failures():
+            self._producer.purge()
+        while self._flush():
+            self._wait_on(give_up_at)
 
     def _hand_over(self, lane: int, record: Prepared, *, reports: _Reports, give_up_at: float) -> KafkaError | None:
         while True:
@@ -205,10 +233,7 @@ class Publisher:
                     self._producer.poll(QUEUE_WAIT_SECONDS)
                 self._wait_on(give_up_at)
             except KafkaException as error:
-                reason = error.args[0]
-                if reason.code() in ROW_FAULTS:
-                    return reason  # type: ignore[no-any-return]
-                raise Unavailable("broker_unavailable", f"Kafka: {reason.name()} while producing") from error
+                return cast("KafkaError", error.args[0])
             else:
                 return None
 

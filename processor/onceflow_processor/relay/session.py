@@ -11,18 +11,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final, assert_never
 
 import structlog
 
+from onceflow_processor.relay.batches import BatchReader, Question, unpublishable
 from onceflow_processor.relay.cursor import Agrees, Disagrees, Mark, Unsettled
-from onceflow_processor.relay.encoding import Encoder, Prepared, Unencodable
+from onceflow_processor.relay.encoding import Prepared
 from onceflow_processor.relay.inspection import Inspected, inspect
 from onceflow_processor.relay.kafka_clients import Refusals, open_producer, open_reader
 from onceflow_processor.relay.lane_store import LaneRow, LaneStore
 from onceflow_processor.relay.lease import Lease
 from onceflow_processor.relay.metrics import RelayMetrics, TransactionResult
-from onceflow_processor.relay.publish import Aborted, Published, Publisher
+from onceflow_processor.relay.publish import Failed, Published, Publisher
 from onceflow_processor.relay.topic_tail import TopicTail
 from onceflow_producer.topic_limit import read_topic_bytes
 from onceflow_schemas.failure import Failure, Uncertain, hint_for
@@ -35,7 +37,8 @@ UNSETTLED_SECONDS: Final = 1.0
 RECOMMIT_SECONDS: Final = 86_400.0
 """Kafka forgets the offsets of a group without members (after 7 days by default), so quiet lanes are written again."""
 PAGE_BYTES_MAX: Final = 16_000_000
-"""Values in one transaction, and so in memory, are at most about twice this."""
+"""Values in one transaction; in memory are two such batches (one is read ahead) and the client's copy of one."""
+_NOTHING: Final[Mapping[int, Mark]] = {}
 
 _log = structlog.get_logger("onceflow.relay")
 
@@ -86,7 +89,7 @@ class Session:
     ) -> None:
         self._settings, self._store, self._lease = settings, store, lease
         self._metrics, self._refusals, self._clock = metrics, refusals, clock
-        self._encoder = Encoder(deployment=settings.deployment)
+        self._batches = BatchReader(store, deployment=settings.deployment)
         self._publisher: Publisher | None = None
         self._open: dict[int, _OpenLane] = {}
         self._states: dict[int, str] = {}
@@ -98,21 +101,7 @@ class Session:
         Raises:
             Unavailable, LeaseLost, Misconfigured: as ``Publisher.start`` and ``inspect``.
         """
-        settings = self._settings
-        producer = open_producer(
-            settings.kafka,
-            transactional_id=settings.transactional_id,
-            record_bytes_max=read_topic_bytes(settings.kafka, settings.outcome_topic),
-            refusals=self._refusals,
-        )
-        self._publisher = Publisher(
-            producer,
-            topic=settings.outcome_topic,
-            group_metadata=self._group_metadata(),
-            keep_lease=self._lease.keep,
-            lease_seconds=self._lease.remaining_seconds,
-        )
-        self._publisher.start()
+        self._replace_publisher()
         self._look(None)
 
     def step(self) -> bool:
@@ -130,9 +119,10 @@ class Session:
         whole = [lane for lane in due if self._open[lane].rows_max >= self._settings.batch_records_max]
         # A lane in which a bad row is searched gets transactions of its own, so that it holds up nobody.
         searched = [[lane] for lane in due if lane not in whole]
+        groups = [[due[lane] for lane in lanes] for lanes in [whole, *searched]]
         moved = False
-        for lanes in [whole, *searched]:
-            moved = self._publish([due[lane] for lane in lanes]) or moved
+        for rows_due in groups:
+            moved = self._publish(rows_due) or moved
         return moved
 
     def close(self) -> None:
@@ -140,6 +130,25 @@ class Session:
         if self._publisher is not None:
             self._publisher.close()
             self._publisher = None
+
+    def _replace_publisher(self) -> None:
+        """Begin with a new producer; fences the former one, and aborts what it left open."""
+        self.close()
+        settings = self._settings
+        producer = open_producer(
+            settings.kafka,
+            transactional_id=settings.transactional_id,
+            record_bytes_max=read_topic_bytes(settings.kafka, settings.outcome_topic),
+            refusals=self._refusals,
+        )
+        self._publisher = Publisher(
+            producer,
+            topic=settings.outcome_topic,
+            group_metadata=self._group_metadata(),
+            keep_lease=self._lease.keep,
+            lease_seconds=self._lease.remaining_seconds,
+        )
+        self._publisher.start()
 
     def _group_metadata(self) -> Any:
         settings = self._settings
@@ -166,6 +175,7 @@ class Session:
     def _take(self, inspected: Inspected) -> None:
         row, verdict = inspected.row, inspected.verdict
         self._open.pop(row.lane, None)
+        self._batches.forget(row.lane)
         self._states[row.lane] = row.state
         self._look_at[row.lane] = self._clock() + LOOK_AGAIN_SECONDS
         match verdict:
@@ -195,6 +205,8 @@ class Session:
     def _stop(self, row: LaneRow, found: Disagrees) -> None:
         """Close a lane and say so, once."""
         self._open.pop(row.lane, None)
+        self._batches.forget(row.lane)
+        row = replace(row, state=self._states[row.lane])
         self._look_at[row.lane] = self._clock() + LOOK_AGAIN_SECONDS
         if row.state == "recovering" or (row.state, row.detail) == (found.state, found.detail):
             return
@@ -233,50 +245,38 @@ class Session:
                 self._open[number].committed_at = now
 
     def _publish(self, rows: Sequence[LaneRow]) -> bool:
-        if not rows:
-            return False
         batches: dict[int, list[Prepared]] = {}
         for row in rows:
-            batch = self._prepare(row, share=len(rows))
-            if batch:
-                batches[row.lane] = batch
+            batch = self._batches.take(self._question(row.lane, self._open[row.lane].seq, share=len(rows)))
+            if batch.records:
+                batches[row.lane] = batch.records
+            elif batch.fault is not None:
+                self._stop(row, batch.fault)
         if not batches:
             return False
-        answer = self._transact(batches, recommit={})
         by_lane = {row.lane: row for row in rows}
+        answer = self._transact(batches, meanwhile=partial(self._read_ahead, batches, by_lane))
         match answer:
             case Published():
                 self._take_published(answer, by_lane)
-            case Aborted():
+            case Failed():
+                self._replace_publisher()
                 for number, refusal in answer.refused.items():
                     self._narrow(by_lane[number], batches[number], reason=refusal.reason)
             case _:
                 assert_never(answer)
         return True
 
-    def _prepare(self, row: LaneRow, *, share: int) -> list[Prepared]:
-        """Read the next rows of a lane and make them into bytes, up to the first that cannot be."""
-        lane = self._open[row.lane]
-        page = self._store.page(
-            row.lane,
-            after_seq=lane.seq,
-            rows_max=max(1, min(lane.rows_max, self._settings.batch_records_max // share)),
-            bytes_max=PAGE_BYTES_MAX // share,
-        )
-        batch: list[Prepared] = []
-        for expected, outcome in enumerate(page, start=lane.seq + 1):
-            if outcome.seq != expected:
-                self._stop(row, Disagrees("diverged", f"the database has no outcome with sequence {expected}"))
-                return []
-            prepared = self._encoder.encode(outcome)
-            if isinstance(prepared, Unencodable):
-                if not batch:
-                    self._stop_before(row, expected, reason=prepared.reason)
-                break
-            batch.append(prepared)
-        if not page:
-            self._stop(row, Disagrees("diverged", f"the database has no outcome with sequence {lane.seq + 1}"))
-        return batch
+    def _question(self, lane: int, after_seq: int, *, share: int) -> Question:
+        rows_max = min(self._open[lane].rows_max, self._settings.batch_records_max // share)
+        return Question(lane, after_seq, max(1, rows_max), PAGE_BYTES_MAX // share)
+
+    def _read_ahead(self, batches: Mapping[int, Sequence[Prepared]], rows: Mapping[int, LaneRow]) -> None:
+        """Use the time in which a transaction's records are on their way."""
+        for number, records in batches.items():
+            last = records[-1].seq
+            if last < rows[number].head:
+                self._batches.read_ahead(self._question(number, last, share=len(rows)))
 
     def _take_published(self, answer: Published, rows: Mapping[int, LaneRow]) -> None:
         now = self._clock()
@@ -290,7 +290,7 @@ class Session:
             self._reopened(rows, answer.cursors)
         for number, refusal in answer.refused.items():
             assert refusal.seq is not None, "the client names the record that it refuses"
-            self._stop_before(rows[number], refusal.seq, reason=refusal.reason)
+            self._stop(rows[number], unpublishable(refusal.seq, refusal.reason))
 
     def _reopened(self, rows: Mapping[int, LaneRow], cursors: Mapping[int, Mark]) -> None:
         """``mark_published`` has opened lanes whose unpublishable row went out after all."""
@@ -302,23 +302,23 @@ class Session:
     def _narrow(self, row: LaneRow, batch: Sequence[Prepared], *, reason: str) -> None:
         """One of these records is not taken: halve until it stands alone, then stop the lane in front of it."""
         if len(batch) == 1:
-            self._stop_before(row, batch[0].seq, reason=reason)
+            self._stop(row, unpublishable(batch[0].seq, reason))
         else:
             self._open[row.lane].rows_max = len(batch) // 2
 
-    def _stop_before(self, row: LaneRow, seq: int, *, reason: str) -> None:
-        state = self._states[row.lane]
-        self._stop(replace(row, state=state), Disagrees("unpublishable", f"sequence {seq}: {reason}"))
-
     def _transact(
-        self, batches: Mapping[int, Sequence[Prepared]], *, recommit: Mapping[int, Mark]
-    ) -> Published | Aborted:
+        self,
+        batches: Mapping[int, Sequence[Prepared]],
+        *,
+        recommit: Mapping[int, Mark] = _NOTHING,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> Published | Failed:
         assert self._publisher is not None, "open comes first"
         started = time.monotonic()
         result: TransactionResult = "failed"
         try:
-            answer = self._publisher.publish(batches, recommit=recommit)
-            result = "committed" if isinstance(answer, Published) and (answer.cursors or recommit) else "aborted"
+            answer = self._publisher.publish(batches, recommit=recommit, meanwhile=meanwhile)
+            result = "committed" if isinstance(answer, Published) and (answer.cursors or recommit) else "refused"
         except Failure as failure:
             result = "uncertain" if isinstance(failure, Uncertain) else "failed"
             raise
