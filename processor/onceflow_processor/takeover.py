@@ -117,6 +117,17 @@ class Takeover:
             partition for partition, position in positions.items() if (position.topic_id, partition.number) in found
         }
 
+    def decided(self, stopped: Mapping[Partition, str]) -> set[Partition]:
+        """Return which of these stopped partitions (with their topic ids) a person has let go on."""
+        with self._connection.transaction():
+            given = {
+                "cluster_id": self._cluster_id,
+                "topic_ids": list(stopped.values()),
+                "partitions": [partition.number for partition in stopped],
+            }
+            found = set(self._connection.execute(_SQL["decided"], given).fetchall())
+        return {partition for partition, topic_id in stopped.items() if (topic_id, partition.number) in found}
+
     def _key(self, partition: Partition, topic_id: str) -> dict[str, Any]:
         return {"cluster_id": self._cluster_id, "topic_id": topic_id, "partition": partition.number}
 

@@ -36,6 +36,8 @@ BATCH_WAIT_SECONDS = 0.2
 RECONNECT_SECONDS_MAX = 5.0
 HOLD_SECONDS = 2.0
 FENCED_WAIT_SECONDS_MAX = 10.0
+DECISIONS_SECONDS = 2.0
+"""So often it is asked whether a person has set a position: of a partition that is held, or of one that stands still."""
 _RECONNECT_SECONDS = 0.1
 _FENCED_WAIT_SECONDS = 0.5
 
@@ -95,6 +97,8 @@ class Worker:
         self._lane_check_at = float("inf")
         self._renew_at: dict[Partition, tuple[float, Renew]] = {}
         self._fenced: dict[Partition, int] = {}
+        self._stopped: dict[Partition, tuple[str, str]] = {}
+        self._decisions_at = 0.0
         self._failures = 0
 
     def run(self, connection: Connection[Any]) -> None:
@@ -115,6 +119,7 @@ class Worker:
     def _turn(self, connection: Connection[Any]) -> None:
         self._renew_due(connection)
         self._handle_notices(connection)
+        self._follow_decisions(connection)
         records = self._handoff.take_batch(
             records_max=self._settings.batch_records_max,
             bytes_max=self._settings.batch_bytes_max,
@@ -276,12 +281,29 @@ class Worker:
                 del self._renew_at[partition]
                 self._handoff.put_command(renew)
 
+    def _follow_decisions(self, connection: Connection[Any]) -> None:
+        """Take partitions over anew whose position a person has set; an idle one would not notice by a failed fence."""
+        now = time.monotonic()
+        if now < self._decisions_at:
+            return
+        self._decisions_at = now + DECISIONS_SECONDS
+        if self._held:
+            self._after_fenced(connection)
+        if self._stopped:
+            topic_ids = {partition: topic_id for partition, (topic_id, _) in self._stopped.items()}
+            for partition in self._takeover(connection).decided(topic_ids):
+                _, code = self._stopped.pop(partition)
+                self._metrics.stopped.labels(partition.topic, str(partition.number), code).set(0)
+                log.info("partition_decided", partition=str(partition), code=code)
+                self._handoff.put_command(Renew(partition))
+
     def _take_over(self, takeover: Takeover, assigned: Assigned) -> None:
         self._renew_at.pop(assigned.partition, None)
         taken = takeover.take(assigned)
         if isinstance(taken.verdict, Stop):
             self._tell_stop(assigned.partition, taken.verdict)
             self._forget(assigned.partition)
+            self._stopped[assigned.partition] = (assigned.topic_id, taken.verdict.code)
             return
         if taken.position is not None:
             careful_records = self._settings.batch_records_max if taken.needs_care else 0
@@ -297,6 +319,7 @@ class Worker:
             takeover.stop(partition, held.position, stop=stop)
             self._tell_stop(partition, stop)
             self._forget(partition)
+            self._stopped[partition] = (held.position.topic_id, stop.code)
 
     def _tell_stop(self, partition: Partition, stop: Stop) -> None:
         self._metrics.stopped.labels(partition.topic, str(partition.number), stop.code).set(1)
@@ -305,6 +328,7 @@ class Worker:
     def _give_up(self, takeover: Takeover, partition: Partition, *, lost: bool) -> None:
         self._renew_at.pop(partition, None)
         self._fenced.pop(partition, None)
+        self._stopped.pop(partition, None)
         held = self._held.get(partition)
         if held is not None:
             self._forget(partition)

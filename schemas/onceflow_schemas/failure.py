@@ -240,22 +240,22 @@ PARTITION_FAILURES = _kinds(
     (
         "offset_out_of_range",
         "Kafka does not have the next offset of a partition.",
-        "Compare onceflow.progress with the topic.",
+        "Run `onceflow progress show`; decide with `onceflow progress set`.",
     ),
     (
         "tail_lost",
         "A log ends before the position that was already reached.",
-        "The broker lost records: find out what happened to its disks before going on.",
+        "The broker lost records: find out what happened to its disks, then `onceflow progress set` or `lanes resume`.",
     ),
     (
         "log_start_passed",
         "Retention removed records that were never read.",
-        "The lost range is named: look for its events at Stripe, which lists 30 days.",
+        "The lost range is named: look for its events at Stripe, which lists 30 days, then `onceflow progress set`.",
     ),
     (
         "fingerprint_differs",
         "The record before the position is not the one that was read.",
-        "The topic was replaced or refilled.",
+        "The topic was replaced or refilled: find out by whom, then `onceflow progress set`.",
     ),
     (
         "behind",
@@ -265,12 +265,12 @@ PARTITION_FAILURES = _kinds(
     (
         "diverged",
         "The outcome topic holds other records than the database.",
-        "Find out who wrote to the outcome topic.",
+        "Find out who wrote to the outcome topic, then `onceflow lanes resume`.",
     ),
     (
         "cursor_moved",
         "The relay's cursor was moved by somebody else.",
-        "Check who may commit offsets for the relay's group.",
+        "Check who may commit offsets for the relay's group, then `onceflow lanes resume`.",
     ),
     ("unpublishable", "An outcome cannot be published.", "Withhold it with `onceflow outcomes withhold`."),
 )
@@ -300,6 +300,20 @@ REQUEST_FAILURES = _kinds(
     "nobody",
     ("broker_timeout", "Kafka did not confirm in time; the event may or may not be stored.", "Stripe sends it again."),
     ("queue_full", "Too many events wait for Kafka.", "Stripe sends it again."),
+)
+
+DECISION_FAILURES = _kinds(
+    "operator",
+    (
+        "position_refused",
+        "A position cannot be set so, or records would be lost without being accepted.",
+        "See what `onceflow progress show` and the dry run of `onceflow progress set` say.",
+    ),
+    (
+        "resume_refused",
+        "A lane cannot go on so, or its consequence was not accepted by name.",
+        "See what `onceflow lanes show` and the dry run of `onceflow lanes resume` say.",
+    ),
 )
 
 PUBLISH_FAILURES = _kinds(
@@ -336,6 +350,7 @@ FAILURES: dict[str, FailureKind] = (
     | PARTITION_FAILURES
     | REQUEST_FAILURES
     | PUBLISH_FAILURES
+    | DECISION_FAILURES
 )
 
 

@@ -138,7 +138,7 @@ class TopicTail:
     def last_record(self, lane: int, extent: Extent) -> TailRecord | None:
         """Return the last committed record that is no refill, looking back over markers and aborted records."""
         last: TailRecord | None = None
-        for start in _steps_back(extent.low, extent.stable_end):
+        for start in steps_back(extent.low, extent.stable_end):
             for record in self._records(lane, start, end=extent.stable_end, isolation="read_committed"):
                 if not (isinstance(record, OutcomeRecord) and record.refill):
                     last = record
@@ -156,7 +156,7 @@ class TopicTail:
     def records_around(self, lane: int, seq: int, *, extent: Extent) -> Iterator[TailRecord]:
         """Yield all committed records, from one at or before sequence ``seq`` + 1 on where the log still has it."""
         start = extent.low
-        for start in _steps_back(extent.low, extent.stable_end):
+        for start in steps_back(extent.low, extent.stable_end):
             with closing(self._records(lane, start, end=extent.stable_end, isolation="read_committed")) as records:
                 first = next((one for one in records if isinstance(one, OutcomeRecord) and not one.refill), None)
             if first is not None and first.seq <= seq + 1:
@@ -203,7 +203,7 @@ class TopicTail:
         return remaining
 
 
-def _steps_back(low: int, end: int) -> Iterator[int]:
+def steps_back(low: int, end: int) -> Iterator[int]:
     """Yield offsets further and further before ``end``; the last one is ``low``."""
     step = STEP_FIRST
     for _ in range(STEPS_MAX):

@@ -69,3 +69,10 @@ FROM unnest(%(topic_ids)s::text[], %(partitions)s::integer[], %(epochs)s::bigint
      AS held (topic_id, partition, epoch, next_offset)
 JOIN onceflow.progress USING (topic_id, partition)
 WHERE progress.cluster_id = %(cluster_id)s AND progress.epoch = held.epoch AND progress.next_offset = held.next_offset;
+
+-- name: decided
+-- Which of these partitions may go on again: their row is there and has no stop, so a person has decided.
+SELECT progress.topic_id, progress.partition
+FROM unnest(%(topic_ids)s::text[], %(partitions)s::integer[]) AS asked (topic_id, partition)
+JOIN onceflow.progress USING (topic_id, partition)
+WHERE progress.cluster_id = %(cluster_id)s AND progress.stopped IS NULL;
