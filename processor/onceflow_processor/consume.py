@@ -21,7 +21,8 @@ from onceflow_processor.kafka_client import consumer_properties
 from onceflow_processor.log_view import LogView
 from onceflow_processor.position import Begin, Stop, judge_first_record
 from onceflow_processor.records import Headers, Partition, Record
-from onceflow_schemas.failure import Failure
+from onceflow_producer.kafka_errors import REFUSALS
+from onceflow_schemas.failure import Failure, Misconfigured
 from onceflow_schemas.fingerprint import record_fingerprint
 
 POLL_SECONDS = 0.05
@@ -85,6 +86,7 @@ class ConsumeThread(threading.Thread):
         self._done: dict[Partition, int] = {}
         self._done_at = 0.0
         self._protocol = "consumer" if settings.protocol == "auto" else settings.protocol
+        self._refusal: KafkaError | None = None
         self.failure: BaseException | None = None
 
     def stop(self) -> None:
@@ -96,13 +98,17 @@ class ConsumeThread(threading.Thread):
         """Consume; a fatal error of the client builds a new consumer, any other exception ends the process."""
         while not self._ending.is_set():
             try:
-                self._consume()
-            except KafkaException as error:
-                self._after_fatal(error)
+                self._consume_once()
             except BaseException as error:  # noqa: BLE001 - told to the worker, which ends the process.
                 self.failure = error
                 self._handoff.wake()
                 return
+
+    def _consume_once(self) -> None:
+        try:
+            self._consume()
+        except KafkaException as error:
+            self._after_fatal(error)
 
     def _consume(self) -> None:
         properties = consumer_properties(self._settings.kafka, group=self._settings.group, protocol=self._protocol)
@@ -201,6 +207,7 @@ class ConsumeThread(threading.Thread):
         self._handoff.put_notice(Stopped(partition, stop))
 
     def _on_message_error(self, consumer: Consumer, message: Message, error: KafkaError) -> None:
+        self._refuse(error)
         # The client tells a fatal error as one of this code, whose own flag is not set.
         if error.fatal() or error.code() == _FATAL:
             raise KafkaException(error)
@@ -349,7 +356,14 @@ class ConsumeThread(threading.Thread):
             if held.begin is not None
         ]
 
+    def _refuse(self, error: KafkaError) -> None:
+        """End the process for a right that was missing from the start; one that is taken later may be given back."""
+        if error.code() in REFUSALS and self._generation == 0:
+            raise Misconfigured("broker_refused", f"Kafka refused the consumer: {error.str()}")
+
     def _after_fatal(self, error: KafkaException) -> None:
+        if self._refusal is not None:
+            self._refuse(self._refusal)
         self._count("consumer_rebuilt")
         if _NOT_SUPPORTED in error.args[0].str() and self._settings.protocol == "auto" and self._protocol == "consumer":
             log.info("group_protocol_classic", reason="the broker does not have the new group protocol")
@@ -359,6 +373,9 @@ class ConsumeThread(threading.Thread):
         self._ending.wait(REBUILD_SECONDS)
 
     def _on_error(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS:
+            # What comes through the messages says only that it is fatal.
+            self._refusal = error
         self._count("client_error")
         log.warning("kafka_error", code=error.name(), detail=error.str())
 

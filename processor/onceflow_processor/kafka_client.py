@@ -6,13 +6,14 @@ nowhere else; everything else is the operator's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from onceflow_producer.kafka_errors import REFUSALS
 from onceflow_schemas.failure import Failure, Misconfigured, Unavailable
 
 ADMIN_SECONDS_MAX = 5.0
@@ -49,17 +50,6 @@ _CLASSIC: Mapping[str, object] = {
 _CLASSIC_ONLY = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
 """The new protocol refuses these at construction: they live at the broker."""
 
-_CREDENTIAL_CODES = frozenset(
-    {
-        KafkaError._AUTHENTICATION,  # noqa: SLF001 - the library's names of its local errors begin so.
-        KafkaError._SSL,  # noqa: SLF001
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-    }
-)
-
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
@@ -78,9 +68,18 @@ def consumer_properties(kafka: Mapping[str, object], *, group: str, protocol: st
     return {"group.protocol": "consumer", **{name: merged[name] for name in merged if name not in _CLASSIC_ONLY}}
 
 
-def admin_client(kafka: Mapping[str, object]) -> AdminClient:
-    """Return an admin client; it logs nothing and knows nothing but the connection properties."""
-    properties: dict[str, Any] = {**_DEFAULTS, **kafka}
+def _ignore(_error: KafkaError) -> None:
+    """For callers whose calls say enough by themselves."""
+
+
+def admin_client(kafka: Mapping[str, object], *, on_error: Callable[[KafkaError], None] = _ignore) -> AdminClient:
+    """Return an admin client; it logs nothing and knows nothing but the connection properties.
+
+    Args:
+        kafka: librdkafka properties.
+        on_error: told what the client says beside its calls, which only time out when the credentials are wrong.
+    """
+    properties: dict[str, Any] = {**_DEFAULTS, **kafka, "error_cb": on_error}
     return AdminClient(properties)
 
 
@@ -136,6 +135,6 @@ def kafka_failure(error: BaseException) -> Failure:
     code = inner.code() if isinstance(inner, KafkaError) else None
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
         return Misconfigured("topic_missing", str(inner))
-    if code in _CREDENTIAL_CODES:
+    if code in REFUSALS:
         return Misconfigured("broker_refused", str(inner))
     return Unavailable("broker_unavailable", str(inner or error) or "Kafka did not answer in time")

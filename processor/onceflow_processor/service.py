@@ -26,6 +26,7 @@ from onceflow_processor.handoff import Handoff
 from onceflow_processor.kafka_client import admin_client, cluster_id, describe_topics
 from onceflow_processor.log_view import LogView
 from onceflow_processor.metrics import ProcessorMetrics
+from onceflow_processor.relay.kafka_clients import Refusals
 from onceflow_processor.relay.lane_check import check_lanes
 from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE, check_database
 from onceflow_processor.worker import Worker, WorkerSettings
@@ -124,7 +125,8 @@ class _Service:
     def __init__(self, options: ProcessorOptions, lifetime: Lifetime) -> None:
         self._options = options
         self._lifetime = lifetime
-        self._admin = admin_client(options.kafka)
+        self._refusals = Refusals()
+        self._admin = admin_client(options.kafka, on_error=self._refusals.note)
         self._owner = options.owner or f"{os.uname().nodename}:{os.getpid()}"
 
     def run(self) -> int:
@@ -175,6 +177,10 @@ class _Service:
             try:
                 return self._try_prepare()
             except (Unavailable, psycopg.OperationalError) as error:
+                self._admin.poll(0)
+                if self._refusals.last is not None:
+                    message = f"Kafka refused the processor's credentials: {self._refusals.last}"
+                    raise Misconfigured("broker_refused", message) from error
                 if time.monotonic() > give_up_at:
                     raise
                 log.info("waiting_for_dependency", reason=str(error).split("\n", 1)[0])

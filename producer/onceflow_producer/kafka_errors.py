@@ -31,6 +31,14 @@ WRITE_ERRORS: Final = frozenset(
 )
 """The broker answers, but does not take our records: a missing right, a wrong clock, a topic with odd rules."""
 
+REFUSALS: Final = CREDENTIAL_ERRORS | {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""Wrong credentials or a missing right: it does not pass by itself."""
+
 _CODE_OF: Final = {
     KafkaError._MSG_TIMED_OUT: "broker_timeout",
     KafkaError._TIMED_OUT: "broker_timeout",

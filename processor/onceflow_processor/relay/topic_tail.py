@@ -33,7 +33,8 @@ from onceflow_processor.relay.cursor import (
     decode_cursor,
     read_record,
 )
-from onceflow_processor.relay.kafka_clients import Refusals, broker_failures, open_admin, open_reader
+from onceflow_processor.relay.kafka_clients import Refusals, broker_failure, broker_failures, open_admin, open_reader
+from onceflow_producer.kafka_errors import REFUSALS
 from onceflow_schemas.failure import Misconfigured, Unavailable
 
 STEP_FIRST: Final = 4
@@ -97,6 +98,8 @@ class TopicTail:
             try:
                 found = asked[self._topic].result(self._remaining())
             except Exception as error:
+                # Refused credentials come beside the answer, and only to who asks for them.
+                self._admin.poll(0)
                 if _code_of(error) in _UNKNOWN_TOPIC:
                     raise Misconfigured("topic_missing", f"the topic {self._topic} does not exist") from error
                 raise
@@ -113,7 +116,7 @@ class TopicTail:
             answers = self._committed(asked)
         for answer in answers:
             if answer.error is not None:
-                raise Unavailable("broker_unavailable", f"Kafka: cursor of lane {answer.partition}: {answer.error}")
+                raise broker_failure(answer.error, where=f"cursor of lane {answer.partition}")
         return {answer.partition: decode_cursor(answer.offset, answer.metadata) for answer in answers}
 
     def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:
@@ -125,6 +128,7 @@ class TopicTail:
             except KafkaException as error:
                 if _code_of(error) != KafkaError._TIMED_OUT:  # noqa: SLF001 - a public constant
                     raise
+                _raise_refusal(reader)
 
     def extents(self, lanes: Sequence[int]) -> dict[int, Extent]:
         """Return where the partitions begin and end."""
@@ -203,6 +207,14 @@ class TopicTail:
         return remaining
 
 
+def _raise_refusal(reader: Consumer) -> None:
+    """Raise when the broker has refused: without a right to the group the client looks for its coordinator for ever."""
+    message = reader.poll(0)
+    error = message.error() if message is not None else None
+    if error is not None and error.code() in REFUSALS:
+        raise broker_failure(error, where="the relay's cursors")
+
+
 def steps_back(low: int, end: int) -> Iterator[int]:
     """Yield offsets further and further before ``end``; the last one is ``low``."""
     step = STEP_FIRST
@@ -223,14 +235,14 @@ def _is_end(message: Message) -> bool:
     """True at the end of the partition.
 
     Raises:
-        Unavailable: the message is another error.
+        Unavailable, Misconfigured: the message is another error.
     """
     error = message.error()
     if error is None:
         return False
     if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public constant
         return True
-    raise Unavailable("broker_unavailable", f"Kafka: reading the outcome topic: {error.name()}")
+    raise broker_failure(error, where="reading the outcome topic")
 
 
 def _code_of(error: BaseException) -> int | None:
