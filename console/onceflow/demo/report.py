@@ -85,12 +85,16 @@ def _rows(report: Report) -> Iterator[tuple[str, str, str]]:
     )
     yield "answered 200", f"{count.answered:,}", "only after Kafka had confirmed"
     yield "wrong signatures refused", f"{count.refused:,}", "none of them in the topic"
-    yield "records in the event topic", f"{count.records:,}", "each repeat is a record of its own"
+    unanswered = count.records - count.answered
+    lost_answers = f"; {unanswered:,} more than answered: their answers died with a part" if unanswered > 0 else ""
+    yield "records in the event topic", f"{count.records:,}", f"each repeat is a record of its own{lost_answers}"
     yield "distinct events in the topic", f"{count.distinct:,}", "= processed + ignored + quarantined"
     yield "  processed", f"{count.processed:,}", "their effects are in PostgreSQL, once"
     yield "  ignored", f"{count.ignored:,}", "no handler for their type"
     yield "  quarantined", f"{count.quarantined:,}", "odd content, bytes kept for a person"
-    yield "outcomes written", f"{count.written:,}", "in the transactions of their events"
+    twins = count.processed - count.written
+    told = f"; {twins:,} events told of a payment or invoice that had its outcome already" if twins > 0 else ""
+    yield "outcomes written", f"{count.written:,}", f"in the transactions of their events{told}"
     yield "outcomes published", f"{count.published:,}", "read_committed, sequence dense in every lane"
     for currency in sorted({*report.sent, *report.published}):
         sent, published = (_money(sums.get(currency, 0), currency) for sums in (report.sent, report.published))
