@@ -100,8 +100,8 @@ def _rows(report: Report) -> Iterator[tuple[str, str, str]]:
         sent, published = (_money(sums.get(currency, 0), currency) for sums in (report.sent, report.published))
         yield f"payments sent, {currency}", sent, f"in the outcome topic: {published}"
     for death in report.deaths:
-        told = f"pid {death.pid}, after {death.after_requests:,} requests"
-        yield f"kill -9 {death.part}", f"{death.recovery_seconds:.1f} s", f"until its successor ran ({told})"
+        told = f"until its successor ran; pid {death.pid} was killed after {death.after_requests:,} requests"
+        yield f"kill -9 {death.part}", f"{death.recovery_seconds:.1f} s", told
     yield "all of it took", f"{report.seconds:.0f} s", f"again: onceflow demo --seed {report.seed}"
 
 
