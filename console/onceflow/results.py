@@ -16,8 +16,15 @@ from onceflow_schemas.failure import Failure, Misconfigured
 
 
 def write_object(result: Mapping[str, Any]) -> None:
-    """Write one JSON object as one line."""
+    """Write one JSON object as one line, at once: a service goes on for long after it."""
     sys.stdout.write(json.dumps(result, default=str, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def write_ready(state: Mapping[str, object]) -> None:
+    """Write the result of a service, which is that it is ready; that nobody reads it stops nothing."""
+    with suppress(OSError):
+        write_object({"ready": True, **state})
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

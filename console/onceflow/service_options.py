@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from onceflow.settings_model import Settings
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from onceflow_processor.relay.service import RelayOptions
     from onceflow_processor.service import ProcessorOptions
     from onceflow_producer.options import BridgeOptions
+
+Announce = Callable[[Mapping[str, object]], None]
+"""Called once, with what a service says about itself, when it is ready."""
 
 
 def processor_group(deployment: str) -> str:
@@ -39,7 +43,7 @@ def owner() -> str:
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
-def bridge_options(settings: Settings) -> BridgeOptions:
+def bridge_options(settings: Settings, *, announce: Announce | None = None) -> BridgeOptions:
     """Return the options of the bridge; every setting that it needs is set."""
     from onceflow_producer.options import BridgeOptions  # noqa: PLC0415 - each service loads its own libraries only
 
@@ -62,11 +66,12 @@ def bridge_options(settings: Settings) -> BridgeOptions:
         read_deadline_seconds=settings.bridge.read_deadline_seconds,
         answer_deadline_seconds=settings.bridge.answer_deadline_seconds,
         state_file=settings.runtime.state_file,
+        announce=announce,
         parent_pid=settings.runtime.parent_pid,
     )
 
 
-def processor_options(settings: Settings, *, handlers: Handlers) -> ProcessorOptions:
+def processor_options(settings: Settings, *, handlers: Handlers, announce: Announce | None = None) -> ProcessorOptions:
     """Return the options of the processor; every setting that it needs is set."""
     from onceflow_processor.service import ProcessorOptions  # noqa: PLC0415
 
@@ -96,12 +101,13 @@ def processor_options(settings: Settings, *, handlers: Handlers) -> ProcessorOpt
         metrics_host=settings.metrics.host,
         metrics_port=settings.metrics.port,
         state_file=settings.runtime.state_file,
+        announce=announce,
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
     )
 
 
-def relay_options(settings: Settings) -> RelayOptions:
+def relay_options(settings: Settings, *, announce: Announce | None = None) -> RelayOptions:
     """Return the options of the relay; every setting that it needs is set."""
     from onceflow_processor.relay.service import RelayOptions  # noqa: PLC0415
 
@@ -120,6 +126,7 @@ def relay_options(settings: Settings) -> RelayOptions:
         metrics_host=settings.metrics.host,
         metrics_port=settings.metrics.port,
         state_file=settings.runtime.state_file,
+        announce=announce,
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
     )

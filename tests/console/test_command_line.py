@@ -92,6 +92,8 @@ def test_handlers_can_be_checked_alone(tmp_path: Path) -> None:
     (tmp_path / "shop_e.py").write_text(
         "from onceflow import Handlers\nhandlers = Handlers()\n@handlers.on('a b')\ndef one(event):\n    pass\n"
     )
+    as_json = run("process", "--check", "--json", "--handlers", "onceflow.examples.payments:handlers", folder=tmp_path)
+    assert json.loads(as_json.stdout)["usable"] is True
     bad = run("process", "--check", "--handlers", "shop_e:handlers", folder=tmp_path)
     assert bad.returncode == 3
     assert "handlers_invalid" in bad.stderr

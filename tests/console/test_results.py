@@ -6,13 +6,26 @@ import json
 
 import pytest
 
-from onceflow.results import say, write_failure, write_object, write_table
+from onceflow.results import say, write_failure, write_object, write_ready, write_table
 from onceflow_schemas.failure import Misconfigured, Unavailable
 
 
 def test_an_object_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     write_object({"a": "ä\n", "b": [1]})
     assert capsys.readouterr().out == '{"a": "ä\\n", "b": [1]}\n'
+
+
+def test_a_service_that_is_ready_says_so_even_when_nobody_reads_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ready({"pid": 1})
+    assert capsys.readouterr().out == '{"ready": true, "pid": 1}\n'
+
+    def broken(_text: str) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout.write", broken)
+    write_ready({"pid": 1})
 
 
 def test_a_table_is_aligned_and_not_folded_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:

@@ -10,7 +10,7 @@ import gc
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from onceflow_processor.relay.metrics import RelayMetrics
 from onceflow_processor.relay.session import Session, SessionSettings
 from onceflow_processor.relay.topic_tail import TopicTail
 from onceflow_processor.schema_check import check_schema
-from onceflow_producer.lifetime import Lifetime, write_state
+from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured, Unavailable
 
 ROLE: Final = "onceflow-relay"
@@ -61,6 +61,7 @@ class RelayOptions:
         metrics_host: address of the metrics page.
         metrics_port: its port; 0 takes a free one.
         state_file: written when ready; None for nowhere.
+        announce: called with what the state file says when ready.
         parent_pid: end when this process is no longer our parent; None to live without one.
         prepared: False behind a pooler without prepared statements.
     """
@@ -78,6 +79,7 @@ class RelayOptions:
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
     state_file: Path | None = None
+    announce: Callable[[Mapping[str, object]], None] | None = None
     parent_pid: int | None = None
     prepared: bool = True
 
@@ -233,8 +235,8 @@ class _Relay:
         if self._ready:
             return
         self._ready = True
-        if self._options.state_file is not None:
-            write_state(self._options.state_file, {"pid": os.getpid(), "metrics_url": self._metrics_url})
+        state = {"pid": os.getpid(), "metrics_url": self._metrics_url}
+        say_ready(state, state_file=self._options.state_file, announce=self._options.announce)
         _log.info("relay_ready", metrics_url=self._metrics_url)
 
     def _note(self, failure: Failure) -> None:
