@@ -58,12 +58,15 @@ def say(line: str) -> None:
 def write_failure(failure: Failure, *, as_json: bool) -> None:
     """Write code, message, every fault and the next step."""
     faults = failure.faults if isinstance(failure, Misconfigured) and len(failure.faults) > 1 else ()
+    # Where the message is nothing but the faults in one line, the list says it better and once is enough.
+    repeated = bool(faults) and failure.message.endswith("; ".join(faults))
+    message = f"{len(faults)} faults" if repeated else failure.message
     if as_json:
-        error = {"code": failure.code, "message": failure.message, "hint": failure.hint}
+        error = {"code": failure.code, "message": message, "hint": failure.hint}
         write_object({"error": error | ({"faults": list(faults)} if faults else {})})
         return
     lines = [
-        f"error: {failure.code}: {failure.message}",
+        f"error: {failure.code}: {message}",
         *(f"  - {fault}" for fault in faults),
         f"hint: {failure.hint}",
     ]

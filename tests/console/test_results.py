@@ -52,6 +52,17 @@ def test_a_failure_has_code_message_faults_and_next_step(capsys: pytest.CaptureF
     )
 
 
+def test_faults_that_are_the_message_too_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    both = Misconfigured("handlers_invalid", "a; b", "Mend them.", faults=("a", "b"))
+    write_failure(both, as_json=False)
+    assert capsys.readouterr().err == "error: handlers_invalid: 2 faults\n  - a\n  - b\nhint: Mend them.\n"
+    write_failure(both, as_json=True)
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == "2 faults"
+    one = Misconfigured("handlers_invalid", "a", "Mend it.")
+    write_failure(one, as_json=False)
+    assert capsys.readouterr().err == "error: handlers_invalid: a\nhint: Mend it.\n"
+
+
 def test_a_failure_as_json_is_one_object_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:
     write_failure(Misconfigured("settings_invalid", "m", "h", faults=("a", "b")), as_json=True)
     out, err = capsys.readouterr()

@@ -194,16 +194,29 @@ def test_two_folders_side_by_side_and_ctrl_c(start: Callable[..., Up]) -> None:
             assert second["webhook_secret"] not in log.read_text(errors="replace")
 
 
-def test_handlers_that_cannot_be_loaded_end_it_with_their_reason(start: Callable[..., Up]) -> None:
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (None, ["handlers_not_found", "there is no module shop_d in"]),
+        ("raise ValueError('of the user')\n", ["handlers_not_found", "ValueError: of the user", "shop_d.py, line 1"]),
+        (
+            "from onceflow import Handlers\nhandlers = Handlers()\n"
+            + "".join(f"@handlers.on('a b')\ndef h{number}(event):\n    pass\n" for number in range(10)),
+            ["handlers_invalid: 20 faults", "'h0' has the type 'a b'", "'h9' cannot be called with (event, tx)"],
+        ),
+    ],
+)
+def test_handlers_that_cannot_be_used_are_told_before_anything_is_started(
+    source: str | None, told: list[str], start: Callable[..., Up], tmp_path: Path
+) -> None:
+    (tmp_path / "a").mkdir()
+    if source is not None:
+        (tmp_path / "a" / "shop_d.py").write_text(source)
     up = start("a", "--handlers", "shop_d:handlers")
     assert up.process.wait(READY_SECONDS) == 3
-    assert "there is no module shop_d here" in up.said()
-    assert not up.data.exists(), "found out before anything was made or started"
-    (up.folder / "shop_d.py").write_text("raise ValueError('of the user')\n")
-    up = start("a", "--handlers", "shop_d:handlers")
-    assert up.process.wait(READY_SECONDS) == 3
-    assert "handlers_not_found" in up.said()
-    assert "ValueError: of the user" in up.said()
+    for words in told:
+        assert words in up.said()
+    assert not up.data.exists()
     assert not up.ready_file.exists()
 
 

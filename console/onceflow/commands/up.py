@@ -57,13 +57,13 @@ def up(
     )
 
     from onceflow.embedded import EmbeddedServices
-    from onceflow.handlers_loading import require_module
+    from onceflow.handlers_check import check_handlers
     from onceflow.settings import forget_libpq_variables, user_cache_folder
     from onceflow_producer.lifetime import Lifetime
 
     forget_libpq_variables()
     if loaded.settings.processor.handlers is not None:
-        require_module(loaded.settings.processor.handlers, folder=Path.cwd())
+        check_handlers(loaded.settings.processor.handlers, folder=Path.cwd())
     cache = loaded.settings.runtime.cache_folder or user_cache_folder()
     services = EmbeddedServices(data_dir=data, cache_dir=cache, progress=say)
     ready_files = [services.folder.root / READY_FILE, *([] if ready_file is None else [ready_file.absolute()])]
