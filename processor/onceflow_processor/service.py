@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from psycopg import Connection
 
 from onceflow_processor.admission import Rules
-from onceflow_processor.attempt import AttemptSettings
+from onceflow_processor.attempt import AttemptSettings, limits_setter
 from onceflow_processor.consume import ConsumeSettings, ConsumeThread
 from onceflow_processor.database import connect
 from onceflow_processor.deadline import Deadline
@@ -225,11 +225,13 @@ class _Service:
                     lane_count=len(lanes),
                     value_bytes_max=topics[options.outcome_topic].message_bytes_max - HEADERS_BYTES_RESERVED,
                     batch_seconds_max=options.batch_seconds_max,
+                    set_limits=limits_setter(
+                        lock_timeout_ms=LOCK_TIMEOUT_MS,
+                        transaction_timeout_ms=int(seconds * 1000) if version >= TRANSACTION_TIMEOUT_SINCE else None,
+                    ),
                     stopping=lambda: self._lifetime.stopping,
                 ),
                 cluster_id=cluster,
-                lock_timeout_ms=LOCK_TIMEOUT_MS,
-                transaction_timeout_ms=int(seconds * 1000) if version >= TRANSACTION_TIMEOUT_SINCE else None,
             ),
             owner=self._owner,
             batch_records_max=options.batch_records_max,

@@ -19,7 +19,7 @@ import structlog
 from psycopg import Connection
 
 from onceflow_processor.admission import Item, Rules, admit
-from onceflow_processor.attempt import AttemptSettings
+from onceflow_processor.attempt import AttemptSettings, Counts
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
@@ -34,6 +34,10 @@ BATCH_WAIT_SECONDS = 0.2
 RECONNECT_SECONDS_MAX = 5.0
 LANE_HOLD_SECONDS = 2.0
 FENCED_WAIT_SECONDS_MAX = 10.0
+
+KEPT_LINES_MAX = 20
+"""Log lines about quarantined records of one batch; a flood of garbage must not become a flood of logs."""
+
 _RECONNECT_SECONDS = 0.1
 _FENCED_WAIT_SECONDS = 0.5
 
@@ -218,6 +222,7 @@ class Worker:
             self._handoff.put_command(Done(done))
         for counts in end.counts:
             self._metrics.committed(counts)
+            _tell_kept(counts)
         end.counts.clear()
 
     def _hold_closed(self, end: BatchEnd) -> None:
@@ -305,3 +310,19 @@ class Worker:
             log.warning("release_failed", reason=type(error).__name__)
         finally:
             connection.close()
+
+
+def _tell_kept(counts: Counts) -> None:
+    """Say which records went to quarantine and where to find them; never what they hold."""
+    for item, fault in counts.kept[:KEPT_LINES_MAX]:
+        log.warning(
+            "record_quarantined",
+            code=fault.code,
+            handler=fault.handler,
+            event_id=None if item.event is None else item.event.identity.event_id,
+            partition=str(item.record.partition),
+            offset=item.record.offset,
+        )
+    more = len(counts.kept) - KEPT_LINES_MAX
+    if more > 0:
+        log.warning("records_quarantined", more=more)
