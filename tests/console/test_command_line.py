@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from onceflow.command_line import main
 from onceflow.database import connect
 from onceflow.migrations import migrate
 from onceflow_schemas.sql import migrations
@@ -66,6 +67,20 @@ def test_help_loads_no_client_library(tmp_path: Path) -> None:
 )
 def test_a_wrong_command_line_is_two(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert run(*arguments, folder=tmp_path, DATABASE_URL="host=127.0.0.1").returncode == 2
+
+
+@pytest.mark.parametrize("ending", [KeyboardInterrupt(), SystemExit(130)])
+def test_ctrl_c_ends_every_command_in_one_way(
+    ending: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise ending
+
+    monkeypatch.setattr("onceflow.command_line._run", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    assert capsys.readouterr() == ("", "interrupted before it was done\n")
 
 
 def test_the_version(tmp_path: Path) -> None:
