@@ -199,6 +199,11 @@ def test_settings_that_cannot_work_are_refused_at_the_start(lanes: Lanes) -> Non
         run(options(outcome_topic=other))
     with pytest.raises(Misconfigured, match="port_in_use"):
         run(options(metrics_host="192.0.2.1"))
+    lanes.sql(
+        "INSERT INTO onceflow.deployment (id, accounts, mode, system_id, timeline) VALUES ('x', '{a}', 'test', '1', 1)"
+    )
+    with pytest.raises(Misconfigured, match="database_other_deployment"):
+        run(options())
     lanes.sql("DROP SCHEMA onceflow CASCADE")
     with pytest.raises(Misconfigured, match="schema_missing"):
         run(options())

@@ -14,10 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import psycopg
 import structlog
 from prometheus_client import start_http_server
+from psycopg.rows import tuple_row
 
 from onceflow_processor.relay.inspection import check_shape
 from onceflow_processor.relay.kafka_clients import Refusals
@@ -29,6 +31,7 @@ from onceflow_processor.relay.topic_tail import TopicTail
 from onceflow_processor.schema_check import check_schema
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured, Unavailable
+from onceflow_schemas.sql import queries
 
 ROLE: Final = "onceflow-relay"
 START_SECONDS_MAX: Final = 10.0
@@ -167,6 +170,7 @@ class _Relay:
         try:
             with database_failures():
                 check_schema(connection)
+                self._check_deployment(connection)
             name = lease_name(options.outcome_topic)
             store = LaneStore(connection, lease_name=name)
             self._check_topic(store)
@@ -180,12 +184,25 @@ class _Relay:
             )
             while not self._lifetime.stopping:
                 if lease.acquire():
+                    with database_failures():
+                        self._check_deployment(connection)
                     with self._term(lease):
                         self._serve_term(store, lease)
                 else:
                     self._lifetime.wait(min(STANDBY_SECONDS_MAX, options.lease_ttl_seconds / 2))
         finally:
             connection.close()
+
+    def _check_deployment(self, connection: psycopg.Connection[Any]) -> None:
+        """Refuse the outcomes of another deployment: under another transactional id we would not fence its relay.
+
+        Before a processor has ever started there is no row, and nothing to publish either.
+        """
+        with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
+            row = cursor.execute(queries("start")["deployment"]).fetchone()
+        if row is not None and row[0] != self._options.deployment:
+            message = f"the database belongs to deployment {row[0]}, not {self._options.deployment}"
+            raise Misconfigured("database_other_deployment", message)
 
     @contextmanager
     def _term(self, lease: Lease) -> Iterator[None]:
