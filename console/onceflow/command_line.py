@@ -1,57 +1,36 @@
-"""The command line: which commands there are, and how each of them ends.
+"""The command line: runs the command that was asked for, and says how it ended.
 
 Rule: a command that fails says a code, what happened and the next step, and its exit status is that of
-``exit_codes``.  Commands import what they need when they run, so that help is quick.
+``exit_codes``.  Ctrl-C ends every command in one way, from its first import on, so this module imports next to nothing.
 """
 
 from __future__ import annotations
 
 import sys
-
-import typer
-
-from onceflow.commands import (
-    bridge,
-    config,
-    demo,
-    doctor,
-    lanes,
-    migrate,
-    outcomes,
-    process,
-    progress,
-    relay,
-    topics,
-    up,
-)
-from onceflow.exit_codes import exit_code
-from onceflow.results import write_failure
-from onceflow_schemas.failure import Failure
-
-app = typer.Typer(
-    name="onceflow",
-    help="Stripe events turned into effects that happen exactly once.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command()(up.up)
-app.command()(demo.demo)
-app.command()(bridge.bridge)
-app.command()(process.process)
-app.command()(relay.relay)
-app.command()(migrate.migrate)
-app.command()(doctor.doctor)
-app.add_typer(topics.app, name="topics")
-app.add_typer(progress.app, name="progress")
-app.add_typer(lanes.app, name="lanes")
-app.add_typer(outcomes.app, name="outcomes")
-app.add_typer(config.app, name="config")
+from contextlib import suppress
 
 
 def main() -> None:
     """Run the command that the arguments of this process name, and exit with its status."""
+    try:
+        _run()
+    except KeyboardInterrupt:
+        _end_interrupted()
+    except SystemExit as end:
+        from onceflow.exit_codes import INTERRUPTED  # noqa: PLC0415
+
+        if end.code == INTERRUPTED:
+            _end_interrupted()
+        raise
+
+
+def _run() -> None:
+    # What takes time to import is imported here, where Ctrl-C is answered already.
+    from onceflow.command_app import app  # noqa: PLC0415
+    from onceflow.exit_codes import exit_code  # noqa: PLC0415
+    from onceflow.results import write_failure  # noqa: PLC0415
+    from onceflow_schemas.failure import Failure  # noqa: PLC0415
+
     try:
         app()
     except Failure as failure:
@@ -59,17 +38,9 @@ def main() -> None:
         sys.exit(exit_code(failure))
 
 
-@app.callback(invoke_without_command=True)
-def version(
-    context: typer.Context,
-    show: bool = typer.Option(False, "--version", help="Print the version and exit."),  # noqa: FBT001, FBT003
-) -> None:
-    """Stripe events turned into effects that happen exactly once."""
-    if show:
-        from importlib.metadata import version as installed_version  # noqa: PLC0415
+def _end_interrupted() -> None:
+    from onceflow.exit_codes import INTERRUPTED  # noqa: PLC0415
 
-        typer.echo(f"onceflow {installed_version('onceflow')}")
-        raise typer.Exit
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(2)
+    with suppress(OSError):
+        sys.stderr.write("interrupted before it was done\n")
+    sys.exit(INTERRUPTED)

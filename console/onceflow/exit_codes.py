@@ -14,6 +14,8 @@ USAGE = 2
 SETTINGS = 3
 SCHEMA = 4
 DEPENDENCY = 5
+INTERRUPTED = 130
+"""As shells say it: 128 and the number of SIGINT; typer ends with the same."""
 
 MEANINGS = {
     OK: "done, or stopped as asked",
@@ -22,6 +24,7 @@ MEANINGS = {
     SETTINGS: "a setting, the handlers or the data folder cannot be used",
     SCHEMA: "the database schema is not that of this release",
     DEPENDENCY: "Kafka, PostgreSQL or another dependency refused or is away",
+    INTERRUPTED: "interrupted by Ctrl-C before it was done, or before a service was ready",
 }
 
 

@@ -6,16 +6,20 @@ Rule: what goes wrong in the user's module is told by its own last line and plac
 from __future__ import annotations
 
 import importlib
-import importlib.util
+import re
 import sys
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onceflow.redaction import redacted
 from onceflow_schemas.failure import Misconfigured
 
 if TYPE_CHECKING:
     from onceflow_processor.handlers import Handlers
+
+_MEND_HINT = "Mend what is named there; `python FILE` shows more of it."
+_NOT_THEIRS = (__file__, "<frozen importlib", str(Path(importlib.__file__).parent))
 
 
 def load_handlers(name: str, *, folder: Path) -> Handlers:
@@ -40,7 +44,7 @@ def load_handlers(name: str, *, folder: Path) -> Handlers:
             found = getattr(found, part)
     # Whatever the user's module raises while it is imported, SystemExit too, is theirs to mend.
     except (Exception, SystemExit) as error:
-        raise Misconfigured("handlers_not_found", f"{name} cannot be loaded: {_last_line(error)}") from error
+        raise _not_loaded(name, error, folder=folder) from error
     if not isinstance(found, Handlers):
         kind = type(found).__name__
         raise Misconfigured(
@@ -51,28 +55,29 @@ def load_handlers(name: str, *, folder: Path) -> Handlers:
     return found
 
 
-def require_module(name: str, *, folder: Path) -> None:
-    """Refuse a name whose module does not exist, without importing it: what it does then is for the processor to see.
-
-    Raises:
-        Misconfigured: ``handlers_not_found``.
-    """
+def _not_loaded(name: str, error: BaseException, *, folder: Path) -> Misconfigured:
+    """Return what is to be told: the name is wrong, or something is wrong inside the module."""
     module_name = name.partition(":")[0]
-    if str(folder) not in sys.path:
-        sys.path.insert(0, str(folder))
-    try:
-        found = importlib.util.find_spec(module_name) is not None
-    except ModuleNotFoundError:
-        found = False
-    # A package above the module is imported to find it; what goes wrong there is told by the processor.
-    except (Exception, SystemExit):  # noqa: BLE001
-        return
-    if not found:
-        raise Misconfigured("handlers_not_found", f"{name} cannot be loaded: there is no module {module_name} here")
+    parents = {module_name[: place.start()] for place in re.finditer(r"\.|$", module_name)}
+    if isinstance(error, ModuleNotFoundError) and error.name in parents:
+        reason = f"there is no module {error.name} in {folder} or among the installed ones"
+        return Misconfigured("handlers_not_found", f"{name} cannot be loaded: {reason}")
+    place = _place(error)
+    told = f"{name} cannot be loaded: {_said(error)}" + (f" ({place})" if place else "")
+    return Misconfigured("handlers_not_found", told, _MEND_HINT if place else None)
 
 
-def _last_line(error: BaseException) -> str:
-    said = traceback.format_exception_only(error)[-1].strip()
+def _said(error: BaseException) -> str:
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    first = next(iter(text.splitlines()), "")
+    kind = type(error).__name__
+    return redacted(f"{kind}: {first}" if first else kind)
+
+
+def _place(error: BaseException) -> str:
+    """Return file and line in the user's code; empty when it did not come so far."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}, line {error.lineno}" if error.lineno else error.filename
     frames = traceback.extract_tb(error.__traceback__)
-    theirs = [one for one in frames if "importlib" not in one.filename and one.filename != __file__]
-    return f"{said} ({theirs[-1].filename}, line {theirs[-1].lineno})" if theirs else said
+    theirs = [one for one in frames if not one.filename.startswith(_NOT_THEIRS)]
+    return f"{theirs[-1].filename}, line {theirs[-1].lineno}" if theirs else ""

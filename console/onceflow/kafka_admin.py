@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from onceflow.redaction import redacted
-from onceflow_producer.kafka_errors import CREDENTIAL_ERRORS
+from onceflow_producer.kafka_errors import CREDENTIAL_ERRORS, ClientErrors
 from onceflow_schemas.failure import Failure, Misconfigured, Unavailable
 
 METADATA_TIMEOUT_SECONDS = 10.0
 
-BROKERS_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - names of local errors begin with an underscore
-"""Comes after the reason, and says nothing of it."""
-
-_REFUSALS: Final = CREDENTIAL_ERRORS | {
+_REFUSALS = CREDENTIAL_ERRORS | {
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -43,8 +40,8 @@ class KafkaAdmin:
     """
 
     def __init__(self, kafka: Mapping[str, object]) -> None:
-        self._errors: list[KafkaError] = []
-        properties: dict[str, Any] = {"client.id": "onceflow-admin", **kafka, "error_cb": self._errors.append}
+        self._errors = ClientErrors()
+        properties: dict[str, Any] = {"client.id": "onceflow-admin", **kafka, "error_cb": self._errors.note}
         try:
             self.client = AdminClient(properties, logger=_silent)
         except (KafkaException, TypeError, ValueError) as error:
@@ -61,19 +58,13 @@ class KafkaAdmin:
             return len(self.client.list_topics(timeout=METADATA_TIMEOUT_SECONDS).brokers)
         except KafkaException as error:
             self.client.poll(0)
-            raise failure_of(self._better(error)) from None
-
-    def _better(self, error: KafkaException) -> KafkaException:
-        """Return the reason behind a call that only timed out: refused credentials, else what was said last."""
-        told = [one for one in self._errors if one.code() != BROKERS_DOWN]
-        refused = [one for one in told if one.code() in CREDENTIAL_ERRORS]
-        reasons = [*refused, *reversed(told)]
-        return KafkaException(reasons[0]) if reasons else error
+            raise failure_of(self._errors.reason(error)) from None
 
 
-def failure_of(error: KafkaException) -> Failure:
+def failure_of(error: BaseException) -> Failure:
     """Return the failure that an error of the client means."""
-    if error.args[0].code() in _REFUSALS:
+    inner = error.args[0] if error.args else None
+    if isinstance(inner, KafkaError) and inner.code() in _REFUSALS:
         return Misconfigured("broker_refused", f"Kafka refused: {_said(error)}")
     return Unavailable("broker_unavailable", f"Kafka does not answer: {_said(error)}", "Check bootstrap.servers.")
 

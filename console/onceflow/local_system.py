@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from onceflow.embedded import EmbeddedServices
-from onceflow.embedded.ports import claim_ports
+from onceflow.embedded.ports import claim_ports, comes_free
 from onceflow.local_identity import ACCOUNT, KEY_ID, LocalIdentity
 from onceflow.settings import LoadedSettings, environment_for_child, process_environment
 from onceflow.settings_model import TopicSettings
 from onceflow.supervisor import ProcessPart
+from onceflow_schemas.failure import Misconfigured
 
 HANDLERS = "onceflow.examples.payments:handlers"
 WEBHOOK_PATH = "/webhooks/stripe"
@@ -131,6 +132,19 @@ def claim_all_ports(services: EmbeddedServices, *, bridge_port: int | None) -> d
     names = ["bridge", *(f"{name}_metrics" for name in COMMANDS)]
     ports = claim_ports(services.folder.root / "ports.json", names, grace_seconds=PORT_GRACE_SECONDS)
     return ports | ({"bridge": bridge_port} if bridge_port else {})
+
+
+def require_bridge_port(loaded: LoadedSettings) -> None:
+    """Refuse a port of the user's choice that somebody else listens on, before anything is started for it.
+
+    Raises:
+        Misconfigured: ``port_in_use``.
+    """
+    bridge = loaded.settings.bridge
+    if "bridge.port" not in loaded.given or bridge.port == 0:
+        return
+    if not comes_free(bridge.port, host=bridge.host, within_seconds=PORT_GRACE_SECONDS):
+        raise Misconfigured("port_in_use", f"cannot listen on {bridge.host} port {bridge.port}: it is in use")
 
 
 def prepare(system: LocalSystem, *, say: Callable[[str], None]) -> None:

@@ -16,8 +16,15 @@ from onceflow_schemas.failure import Failure, Misconfigured
 
 
 def write_object(result: Mapping[str, Any]) -> None:
-    """Write one JSON object as one line."""
+    """Write one JSON object as one line, at once: a service goes on for long after it."""
     sys.stdout.write(json.dumps(result, default=str, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def write_ready(state: Mapping[str, object]) -> None:
+    """Write the result of a service, which is that it is ready; that nobody reads it stops nothing."""
+    with suppress(OSError):
+        write_object({"ready": True, **state})
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -51,12 +58,15 @@ def say(line: str) -> None:
 def write_failure(failure: Failure, *, as_json: bool) -> None:
     """Write code, message, every fault and the next step."""
     faults = failure.faults if isinstance(failure, Misconfigured) and len(failure.faults) > 1 else ()
+    # Where the message is nothing but the faults in one line, the list says it better and once is enough.
+    repeated = bool(faults) and failure.message.endswith("; ".join(faults))
+    message = f"{len(faults)} faults" if repeated else failure.message
     if as_json:
-        error = {"code": failure.code, "message": failure.message, "hint": failure.hint}
+        error = {"code": failure.code, "message": message, "hint": failure.hint}
         write_object({"error": error | ({"faults": list(faults)} if faults else {})})
         return
     lines = [
-        f"error: {failure.code}: {failure.message}",
+        f"error: {failure.code}: {message}",
         *(f"  - {fault}" for fault in faults),
         f"hint: {failure.hint}",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import socket
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from onceflow.kafka_names import processor_group, relay_group, transactional_id
@@ -16,13 +17,16 @@ if TYPE_CHECKING:
     from onceflow_processor.service import ProcessorOptions
     from onceflow_producer.options import BridgeOptions
 
+Announce = Callable[[Mapping[str, object]], None]
+"""Called once, with what a service says about itself, when it is ready."""
+
 
 def owner() -> str:
     """Return a name of this process for lease and progress rows: host, process id and a random part."""
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
 
 
-def bridge_options(settings: Settings) -> BridgeOptions:
+def bridge_options(settings: Settings, *, announce: Announce | None = None) -> BridgeOptions:
     """Return the options of the bridge; every setting that it needs is set."""
     from onceflow_producer.options import BridgeOptions  # noqa: PLC0415 - each service loads its own libraries only
 
@@ -45,11 +49,12 @@ def bridge_options(settings: Settings) -> BridgeOptions:
         read_deadline_seconds=settings.bridge.read_deadline_seconds,
         answer_deadline_seconds=settings.bridge.answer_deadline_seconds,
         state_file=settings.runtime.state_file,
+        announce=announce,
         parent_pid=settings.runtime.parent_pid,
     )
 
 
-def processor_options(settings: Settings, *, handlers: Handlers) -> ProcessorOptions:
+def processor_options(settings: Settings, *, handlers: Handlers, announce: Announce | None = None) -> ProcessorOptions:
     """Return the options of the processor; every setting that it needs is set."""
     from onceflow_processor.service import ProcessorOptions  # noqa: PLC0415
 
@@ -79,12 +84,13 @@ def processor_options(settings: Settings, *, handlers: Handlers) -> ProcessorOpt
         metrics_host=settings.metrics.host,
         metrics_port=settings.metrics.port,
         state_file=settings.runtime.state_file,
+        announce=announce,
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
     )
 
 
-def relay_options(settings: Settings) -> RelayOptions:
+def relay_options(settings: Settings, *, announce: Announce | None = None) -> RelayOptions:
     """Return the options of the relay; every setting that it needs is set."""
     from onceflow_processor.relay.service import RelayOptions  # noqa: PLC0415
 
@@ -103,6 +109,7 @@ def relay_options(settings: Settings) -> RelayOptions:
         metrics_host=settings.metrics.host,
         metrics_port=settings.metrics.port,
         state_file=settings.runtime.state_file,
+        announce=announce,
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
     )

@@ -240,6 +240,11 @@ class Supervisor:
         finally:
             self.end()
 
+    @property
+    def was_ready(self) -> bool:
+        """All parts were ready at the same time at least once."""
+        return self._written is not None
+
     def look(self, now: float) -> None:
         """Look at every part once and do what is due."""
         for part in self._parts:

@@ -6,7 +6,7 @@ Rule: an attempt either commits everything or leaves nothing but faults noted on
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from onceflow_processor.deadline import Deadline
 from onceflow_processor.effects import Effects, FactKey, fact_key
 from onceflow_processor.event import Event
 from onceflow_processor.facts import Facts
-from onceflow_processor.handler_run import HandlerRun, HandlerSettings
+from onceflow_processor.handler_run import HandlerRun, HandlerSettings, reset_session
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
@@ -37,12 +37,10 @@ class StrangersFound(Exception):
 
 @dataclass(frozen=True, slots=True)
 class AttemptSettings:
-    """What every attempt of this process needs to know; ``transaction_timeout_ms`` is None before PostgreSQL 17."""
+    """What every attempt of this process needs to know."""
 
     run: HandlerSettings
     cluster_id: str
-    lock_timeout_ms: int
-    transaction_timeout_ms: int | None
 
     @property
     def handlers(self) -> Handlers:
@@ -52,7 +50,7 @@ class AttemptSettings:
 
 @dataclass(slots=True)
 class Counts:
-    """What a committed batch did, for the metrics."""
+    """What a committed batch did, for metrics and logs; ``kept`` are the records that went to quarantine."""
 
     processed: int = 0
     ignored: int = 0
@@ -60,6 +58,7 @@ class Counts:
     outcomes: int = 0
     text_replaced: int = 0
     quarantined: dict[str, int] = field(default_factory=dict)
+    kept: list[tuple[Item, Fault]] = field(default_factory=list)
 
 
 class Attempt:
@@ -131,12 +130,8 @@ class Attempt:
 
     def _open(self) -> None:
         """BEGIN comes by itself before the first statement."""
-        limits = {"lock_timeout": f"{self._settings.lock_timeout_ms}ms"}
-        if self._settings.transaction_timeout_ms is None:
-            self._connection.execute(_SQL["limits"], limits)
-        else:
-            limits["transaction_timeout"] = f"{self._settings.transaction_timeout_ms}ms"
-            self._connection.execute(_SQL["limits_with_transaction_timeout"], limits)
+        reset_session(self._connection)
+        self._settings.run.set_limits(self._connection)
         self._connection.execute(_SQL["guard_open"], {"guard": self._guard})
 
     def _read_bodies(self, firsts: Sequence[Item], counts: Counts) -> list[tuple[Item, Event]]:
@@ -197,6 +192,7 @@ class Attempt:
         counts.processed = len(self.effects)
         counts.ignored = len(claimed.firsts) - len(failed) - len(self.effects)
         counts.outcomes = len(outcomes)
+        counts.kept = quarantine
         for _, fault in quarantine:
             counts.quarantined[fault.code] = counts.quarantined.get(fault.code, 0) + 1
         write_tail(
@@ -220,3 +216,17 @@ def look_up_facts(connection: Connection[Any], facts: Facts, *, keys: Sequence[F
         _SQL["known_facts"], {"namespaces": [key[0] for key in keys], "keys": [key[1] for key in keys]}
     ).fetchall()
     facts.remember((namespace, key) for namespace, key, _ in rows)
+
+
+def limits_setter(*, lock_timeout_ms: int, transaction_timeout_ms: int | None) -> Callable[[Connection[Any]], None]:
+    """Return what sets the limits of a transaction; ``transaction_timeout_ms`` is None before PostgreSQL 17."""
+    limits = {"lock_timeout": f"{lock_timeout_ms}ms"}
+    query = _SQL["limits"]
+    if transaction_timeout_ms is not None:
+        limits["transaction_timeout"] = f"{transaction_timeout_ms}ms"
+        query = _SQL["limits_with_transaction_timeout"]
+
+    def set_limits(connection: Connection[Any]) -> None:
+        connection.execute(query, limits)
+
+    return set_limits

@@ -21,7 +21,7 @@ from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, Strange
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
-from onceflow_processor.handler_run import BatchTooSlow, HandlerFailed, HandlerWaits, count_try
+from onceflow_processor.handler_run import BatchTooSlow, HandlerFailed, HandlerWaits, count_try, log_failure
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.relay.lane_check import HANDS_OUT
@@ -167,7 +167,7 @@ class BatchRunner:
         except HandlerWaits as found:
             end.hold(found.item, found.reason)
             waits = True
-        log.warning("handler_failed", handler=failure.fault.handler, code=failure.fault.code, tries=failure.item.tries)
+        log_failure(failure)
         if failure.fault.code == "handler_timeout":
             self._spoil()
             raise ConnectionSpoiled from failure
@@ -189,9 +189,9 @@ class BatchRunner:
             case Meaning.LANE:
                 return [self._hold_closed_lanes(part, attempt, end)]
             case Meaning.GUARD:
-                return _halve(part, Fault("handler_broke_transaction", "the handler rolled the batch back"))
+                return self._halve(part, "handler_broke_transaction", detail="the handler rolled the batch back")
             case Meaning.DATA:
-                return _halve(part, Fault("effect_refused", _reason(error)))
+                return self._halve(part, "effect_refused", detail=_reason(error))
             case Meaning.FACT:
                 look_up_facts(self._connection, self._facts, keys=wanted)
                 self._connection.rollback()
@@ -199,6 +199,23 @@ class BatchRunner:
             case _:
                 log.info("batch_rerun", reason=_reason(error), records=len(part))
                 return None
+
+    def _halve(self, part: list[Item], code: str, *, detail: str) -> list[list[Item]]:
+        """Find the event that is at fault by halving; alone, it gets the fault."""
+        if len(part) > 1:
+            middle = len(part) // 2
+            return [part[:middle], part[middle:]]
+        [item] = part
+        names = ", ".join(
+            handler.name for handler in self._settings.handlers.for_type(item.event.type if item.event else "")
+        )
+        if item.fault is not None:
+            if item.event is None:
+                raise AssertionError(f"a quarantined record cannot be written: {detail}")
+            # Even its marker cannot be written, so it is kept under its position alone.
+            item.event = None
+        item.fault = Fault(code, detail, names or None)
+        return [part]
 
     def _hold_closed_lanes(self, part: list[Item], attempt: Attempt, end: BatchEnd) -> list[Item]:
         """Hold each partition from its first record that writes to a closed lane; return what can go on."""
@@ -235,22 +252,6 @@ class BatchRunner:
         except psycopg.Error:
             # A connection that cannot roll back is lost; the server rolls back when it notices.
             self._connection.close()
-
-
-def _halve(part: list[Item], fault: Fault) -> list[list[Item]]:
-    """Find the event that is at fault by halving; alone, it gets the fault."""
-    if len(part) > 1:
-        middle = len(part) // 2
-        return [part[:middle], part[middle:]]
-    [item] = part
-    if item.fault is not None:
-        if item.event is None:
-            message = f"a quarantined record cannot be written: {fault.detail}"
-            raise AssertionError(message)
-        # Even its marker cannot be written, so it is kept under its position alone.
-        item.event = None
-    item.fault = fault
-    return [part]
 
 
 def _note_done(part: Sequence[Item], positions: Mapping[Partition, Position], counts: Counts, end: BatchEnd) -> None:

@@ -267,6 +267,7 @@ class ConsumeThread(threading.Thread):
     def _look_at_logs(self, consumer: Consumer) -> None:
         """Tell the worker what the logs of newly assigned partitions look like."""
         now = time.monotonic()
+        self._view.drain()
         for partition, held in list(self._held.items()):
             if held.look_at > now:
                 continue

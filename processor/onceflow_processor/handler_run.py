@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import psycopg
+import structlog
 from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
@@ -37,9 +39,12 @@ STOPPING_SECONDS_MAX = 2.0
 """A batch in hand may still take so long when the process is asked to stop; then it is rolled back, which is safe."""
 
 TRACEBACK_CHARACTERS_MAX = 8_000
+ERROR_NAME_CHARACTERS_MAX = 100
 _STATEMENT_CANCELED = "57014"
 
 _SQL = queries("batch")
+
+log = structlog.get_logger("onceflow.processor")
 
 
 class HandlerFailed(Exception):
@@ -77,6 +82,7 @@ class HandlerSettings:
     lane_count: int
     value_bytes_max: int
     batch_seconds_max: float
+    set_limits: Callable[[Connection[Any]], None]
     stopping: Callable[[], bool]
 
 
@@ -137,6 +143,7 @@ class HandlerRun:
                 if failure.final:
                     raise
                 count_try(failure, self._breaker)
+                log_failure(failure)
                 self._connection.execute(_SQL["savepoint_rollback"])
                 self._facts.give_back(key for _, effects in done for key in effects.facts)
             else:
@@ -150,8 +157,9 @@ class HandlerRun:
     def _run_event(self, item: Item, event: Event) -> Effects:
         effects = Effects()
         for handler in self._settings.handlers.for_type(event.type):
+            may_have_set = False
             try:
-                self._run_handler(handler, event, effects)
+                may_have_set = self._run_handler(handler, event, effects)
             except HandlerDeadline:
                 self._facts.give_back(effects.facts)
                 fault = Fault("handler_timeout", "the handler ran longer than its deadline", handler.name)
@@ -160,9 +168,12 @@ class HandlerRun:
                 self._facts.give_back(effects.facts)
                 self._refuse(item, handler, error)
             self._check_transaction(item, handler, effects)
+            if may_have_set:
+                self._restore_session(item, handler, effects)
         return effects
 
-    def _run_handler(self, handler: Handler, event: Event, effects: Effects) -> None:
+    def _run_handler(self, handler: Handler, event: Event, effects: Effects) -> bool:
+        """Run one handler; True when it may have changed settings of the session."""
         transaction = Tx(
             self._connection,
             cause=event.cause,
@@ -175,6 +186,20 @@ class HandlerRun:
         self._deadline.arm()
         call(handler, event, transaction=transaction)
         self._deadline.disarm()
+        return transaction.may_have_set
+
+    def _restore_session(self, item: Item, handler: Handler, effects: Effects) -> None:
+        """Give the next handler the session that this one found: what it SET would otherwise be its neighbours' fault."""
+        try:
+            with self._connection.pipeline():
+                reset_session(self._connection)
+                self._settings.set_limits(self._connection)
+                self._connection.execute(_SQL["session_check"])
+        except psycopg.Error as error:
+            self._facts.give_back(effects.facts)
+            if meaning_of(error) is Meaning.GUARD:
+                raise HandlerFailed(item, _broke(handler), final=True) from error
+            raise
 
     def _refuse(self, item: Item, handler: Handler, error: BaseException) -> None:
         """Turn what a handler raised into a fault of its event, unless the database or the moment is at fault."""
@@ -208,6 +233,12 @@ class HandlerRun:
             raise BatchTooSlow(item)
 
 
+def reset_session(connection: Connection[Any]) -> None:
+    """Undo whatever handlers have SET in the session; called in a pipeline."""
+    for query in ("session_reset", "session_reset_role", "session_reset_authorization"):
+        connection.execute(_SQL[query])
+
+
 def call(handler: Handler, event: Event, *, transaction: Tx) -> None:
     """Call a handler's function; what an async function gives back is refused, because nothing of it has run.
 
@@ -219,6 +250,21 @@ def call(handler: Handler, event: Event, *, transaction: Tx) -> None:
         if inspect.iscoroutine(returned):
             returned.close()
         raise Refused("handler_failed", "the handler returned an awaitable: handlers are plain functions")
+
+
+def log_failure(failure: HandlerFailed) -> None:
+    """Say which event failed and how, without what it holds: the message is with the traceback in quarantine."""
+    item, fault = failure.item, failure.fault
+    log.warning(
+        "handler_failed",
+        handler=fault.handler,
+        code=fault.code,
+        error=fault.detail.partition(":")[0][:ERROR_NAME_CHARACTERS_MAX],
+        event_id=None if item.event is None else item.event.identity.event_id,
+        partition=str(item.record.partition),
+        offset=item.record.offset,
+        tries=item.tries,
+    )
 
 
 def count_try(failure: HandlerFailed, breaker: Breaker) -> None:

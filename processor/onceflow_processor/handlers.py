@@ -76,6 +76,7 @@ class Handlers:
     ) -> None:
         chosen = name if name is not None else getattr(function, "__name__", "")
         self._faults.extend(_faults_of(types, function, chosen))
+        self._faults.extend(_facts_faults(facts, chosen))
         if any(handler.name == chosen and handler.function is not function for _, handler in self._registered):
             self._faults.append(f"two handlers are called {chosen!r}: give one of them another name=")
         handler = Handler(chosen, function, facts)
@@ -140,13 +141,30 @@ def _faults_of(types: tuple[object, ...], function: object, name: object) -> lis
         return faults
     if any(is_another(function) for is_another in _NOT_PLAIN):
         faults.append(f"the handler {name!r} is a coroutine or generator: handlers are plain functions")
-    try:
-        inspect.signature(function).bind(*range(_POSITIONAL_COUNT))
-    except TypeError:
+    if not _takes(function, _POSITIONAL_COUNT):
         faults.append(f"the handler {name!r} cannot be called with (event, tx)")
-    except ValueError:  # Some builtins have no signature to look at.
-        pass
     return faults
+
+
+def _facts_faults(facts: object, name: object) -> list[str]:
+    if facts is None:
+        return []
+    if not callable(facts):
+        return [f"facts= of the handler {name!r} is not a function of the event"]
+    if inspect.iscoroutinefunction(facts) or inspect.isasyncgenfunction(facts):
+        return [f"facts= of the handler {name!r} is a coroutine: it is a plain function"]
+    return [] if _takes(facts, 1) else [f"facts= of the handler {name!r} cannot be called with (event)"]
+
+
+def _takes(function: Callable[..., object], count: int) -> bool:
+    """Say whether the function can be called with so many arguments."""
+    try:
+        inspect.signature(function).bind(*range(count))
+    except TypeError:
+        return False
+    except ValueError:  # Some builtins have no signature to look at.
+        return True
+    return True
 
 
 def _is_type(value: object) -> bool:

@@ -6,17 +6,20 @@ nowhere else; everything else is the operator's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from onceflow_producer.kafka_errors import REFUSALS
+from onceflow_producer.kafka_errors import REFUSALS, ClientErrors
 from onceflow_schemas.failure import Failure, Misconfigured, Unavailable
 
 ADMIN_SECONDS_MAX = 5.0
+LOG_LEVEL = 0
+"""Emergencies only (syslog's numbers)."""
 GROUP_PROTOCOLS = ("auto", "consumer", "classic")
 
 _DEFAULTS: Mapping[str, object] = {
@@ -50,6 +53,8 @@ _CLASSIC: Mapping[str, object] = {
 _CLASSIC_ONLY = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
 """The new protocol refuses these at construction: they live at the broker."""
 
+kafka_log = logging.getLogger("onceflow.kafka")
+
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
@@ -68,19 +73,19 @@ def consumer_properties(kafka: Mapping[str, object], *, group: str, protocol: st
     return {"group.protocol": "consumer", **{name: merged[name] for name in merged if name not in _CLASSIC_ONLY}}
 
 
-def _ignore(_error: KafkaError) -> None:
-    """For callers whose calls say enough by themselves."""
+def admin_client(kafka: Mapping[str, object], *, errors: ClientErrors | None = None) -> AdminClient:
+    """Return an admin client; its owner polls it, because it keeps what it says until somebody takes it.
 
-
-def admin_client(kafka: Mapping[str, object], *, on_error: Callable[[KafkaError], None] = _ignore) -> AdminClient:
-    """Return an admin client; it logs nothing and knows nothing but the connection properties.
+    It logs nothing but emergencies: the consumer, which meets the same brokers, says it all.
 
     Args:
-        kafka: librdkafka properties.
-        on_error: told what the client says beside its calls, which only time out when the credentials are wrong.
+        kafka: the operator's librdkafka properties.
+        errors: is told what the client says, when it is polled.
     """
-    properties: dict[str, Any] = {**_DEFAULTS, **kafka, "error_cb": on_error}
-    return AdminClient(properties)
+    properties: dict[str, Any] = {**_DEFAULTS, **kafka, "log_level": LOG_LEVEL}
+    if errors is not None:
+        properties["error_cb"] = errors.note
+    return AdminClient(properties, logger=kafka_log)
 
 
 def cluster_id(admin: AdminClient) -> str:
@@ -120,6 +125,26 @@ def describe_topics(admin: AdminClient, topics: Sequence[str]) -> dict[str, Topi
     return found
 
 
+class StartClient:
+    """Asks the broker what a start needs to know, and says why it gets no answer.
+
+    Args:
+        kafka: the operator's librdkafka properties.
+    """
+
+    def __init__(self, kafka: Mapping[str, object]) -> None:
+        self._errors = ClientErrors()
+        self._admin = admin_client(kafka, errors=self._errors)
+
+    def ask(self, topics: Sequence[str]) -> tuple[str, dict[str, TopicFacts]]:
+        """Return the cluster's id and what the topics are; raises as ``describe_topics``."""
+        try:
+            return cluster_id(self._admin), describe_topics(self._admin, topics)
+        except Failure as failure:
+            self._admin.poll(0)
+            raise kafka_failure(self._errors.reason(failure.__cause__ or failure)) from failure
+
+
 def topic_id(admin: AdminClient, topic: str) -> str:
     """Return the id of a topic; raises as ``describe_topics``."""
     try:
@@ -133,8 +158,9 @@ def kafka_failure(error: BaseException) -> Failure:
     """Return the failure that an error of the client means."""
     inner = error.args[0] if isinstance(error, KafkaException) and error.args else None
     code = inner.code() if isinstance(inner, KafkaError) else None
+    said = inner.str() if isinstance(inner, KafkaError) else str(error)
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
-        return Misconfigured("topic_missing", str(inner))
+        return Misconfigured("topic_missing", said)
     if code in REFUSALS:
-        return Misconfigured("broker_refused", str(inner))
-    return Unavailable("broker_unavailable", str(inner or error) or "Kafka did not answer in time")
+        return Misconfigured("broker_refused", f"Kafka refused: {said}")
+    return Unavailable("broker_unavailable", f"Kafka does not answer: {said}" if said else "Kafka does not answer")

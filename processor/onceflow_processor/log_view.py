@@ -34,6 +34,10 @@ class LogView:
         self._admin = admin
         self._start = start
 
+    def drain(self) -> None:
+        """Take what the admin client has to say: it keeps what nobody takes, for as long as the broker is away."""
+        self._admin.poll(0)
+
     def look(self, consumer: Consumer, partition: Partition) -> Look:
         """Ask the broker, bounded in time.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
 
 from onceflow_processor.attempt import Counts
 
@@ -13,6 +13,8 @@ class ProcessorMetrics:
     """What an operator sees of the processor."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
         self.events = Counter(
             "onceflow_processor_events", "Events by the state they ended in.", ["state"], registry=registry
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,21 +16,20 @@ from prometheus_client import CollectorRegistry, start_http_server
 from psycopg import Connection
 
 from onceflow_processor.admission import Rules
-from onceflow_processor.attempt import AttemptSettings
+from onceflow_processor.attempt import AttemptSettings, limits_setter
 from onceflow_processor.consume import ConsumeSettings, ConsumeThread
 from onceflow_processor.database import connect
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.handoff import Handoff
-from onceflow_processor.kafka_client import admin_client, cluster_id, describe_topics
+from onceflow_processor.kafka_client import StartClient, admin_client
 from onceflow_processor.log_view import LogView
 from onceflow_processor.metrics import ProcessorMetrics
-from onceflow_processor.relay.kafka_clients import Refusals
 from onceflow_processor.relay.lane_check import check_lanes
 from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE, check_database
 from onceflow_processor.worker import Worker, WorkerSettings
-from onceflow_producer.lifetime import Lifetime, write_state
+from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.failure import Misconfigured, Unavailable
 from onceflow_schemas.outcome_record import HEADERS_BYTES_RESERVED
@@ -78,6 +77,7 @@ class ProcessorOptions:
         metrics_host: where metrics are served.
         metrics_port: 0 for a free port.
         state_file: written when ready.
+        announce: called with what the state file says when ready.
         parent_pid: stop when this parent is gone.
         prepared: False behind a pooler in transaction mode.
     """
@@ -104,6 +104,7 @@ class ProcessorOptions:
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
     state_file: Path | None = None
+    announce: Callable[[Mapping[str, object]], None] | None = None
     parent_pid: int | None = None
     prepared: bool = True
 
@@ -125,14 +126,17 @@ class _Service:
     def __init__(self, options: ProcessorOptions, lifetime: Lifetime) -> None:
         self._options = options
         self._lifetime = lifetime
-        self._refusals = Refusals()
-        self._admin = admin_client(options.kafka, on_error=self._refusals.note)
+        self._admin = admin_client(options.kafka)
         self._owner = options.owner or f"{os.uname().nodename}:{os.getpid()}"
 
     def run(self) -> int:
         options = self._options
         start = None if options.start == "earliest" else _start_time(options.start)
-        connection, settings = self._prepare()
+        prepared = self._prepare()
+        if prepared is None:
+            log.info("processor_stopped", reason=self._lifetime.reason)
+            return 0
+        connection, settings = prepared
         registry = CollectorRegistry()
         metrics = ProcessorMetrics(registry)
         metrics.database_up.set(1)
@@ -155,9 +159,9 @@ class _Service:
         )
         server, _ = start_http_server(options.metrics_port, addr=options.metrics_host, registry=registry)
         consume.start()
-        if options.state_file is not None:
-            url = f"http://{options.metrics_host}:{server.server_port}/metrics"
-            write_state(options.state_file, {"pid": os.getpid(), "metrics_url": url})
+        url = f"http://{options.metrics_host}:{server.server_port}/metrics"
+        state = {"pid": os.getpid(), "metrics_url": url}
+        say_ready(state, state_file=options.state_file, announce=options.announce)
         log.info("processor_ready", owner=self._owner, types=options.handlers.types())
         try:
             worker.run(connection)
@@ -170,27 +174,35 @@ class _Service:
         log.info("processor_stopped", reason=self._lifetime.reason)
         return 0
 
-    def _prepare(self) -> tuple[Connection[Any], WorkerSettings]:
-        """Wait for the dependencies, bounded in time, and learn what the settings depend on."""
+    def _prepare(self) -> tuple[Connection[Any], WorkerSettings] | None:
+        """Wait for the dependencies, bounded in time, and learn what the settings depend on; None: asked to stop."""
         give_up_at = time.monotonic() + START_SECONDS_MAX
-        while True:
+        broker = StartClient(self._options.kafka)
+        while not self._lifetime.stopping:
             try:
-                return self._try_prepare()
+                return self._try_prepare(broker)
             except (Unavailable, psycopg.OperationalError) as error:
-                self._admin.poll(0)
-                if self._refusals.last is not None:
-                    message = f"Kafka refused the processor's credentials: {self._refusals.last}"
-                    raise Misconfigured("broker_refused", message) from error
-                if time.monotonic() > give_up_at:
-                    raise
-                log.info("waiting_for_dependency", reason=str(error).split("\n", 1)[0])
-                if self._lifetime.wait(START_WAIT_SECONDS):
-                    raise
+                failure = error if isinstance(error, Unavailable) else _database_away(error)
+                left_seconds = give_up_at - time.monotonic()
+                if left_seconds < 0:
+                    raise failure from error
+                self._tell_wait(failure, left_seconds=left_seconds)
+                self._lifetime.wait(START_WAIT_SECONDS)
+        return None
 
-    def _try_prepare(self) -> tuple[Connection[Any], WorkerSettings]:
+    def _tell_wait(self, failure: Unavailable, *, left_seconds: float) -> None:
+        kafka = f"Kafka at {self._options.kafka.get('bootstrap.servers')}"
+        log.warning(
+            "waiting_for_dependency",
+            code=failure.code,
+            waiting_for={"broker_unavailable": kafka, "database_unavailable": "PostgreSQL"}.get(failure.code),
+            reason=failure.message,
+            gives_up_in_seconds=round(left_seconds),
+        )
+
+    def _try_prepare(self, broker: StartClient) -> tuple[Connection[Any], WorkerSettings]:
         options = self._options
-        topics = describe_topics(self._admin, [*options.topics, options.outcome_topic])
-        cluster = cluster_id(self._admin)
+        cluster, topics = broker.ask([*options.topics, options.outcome_topic])
         connection, version, accounts = self._open_safe()
         lanes = connection.execute(queries("start")["lanes"]).fetchall()
         connection.rollback()
@@ -213,11 +225,13 @@ class _Service:
                     lane_count=len(lanes),
                     value_bytes_max=topics[options.outcome_topic].message_bytes_max - HEADERS_BYTES_RESERVED,
                     batch_seconds_max=options.batch_seconds_max,
+                    set_limits=limits_setter(
+                        lock_timeout_ms=LOCK_TIMEOUT_MS,
+                        transaction_timeout_ms=int(seconds * 1000) if version >= TRANSACTION_TIMEOUT_SINCE else None,
+                    ),
                     stopping=lambda: self._lifetime.stopping,
                 ),
                 cluster_id=cluster,
-                lock_timeout_ms=LOCK_TIMEOUT_MS,
-                transaction_timeout_ms=int(seconds * 1000) if version >= TRANSACTION_TIMEOUT_SINCE else None,
             ),
             owner=self._owner,
             batch_records_max=options.batch_records_max,
@@ -257,6 +271,10 @@ class _Service:
         for verdict in verdicts:
             if verdict.state != "ok":
                 log.error("lane_not_ok", lane=verdict.lane, state=verdict.state, detail=verdict.detail)
+
+
+def _database_away(error: psycopg.OperationalError) -> Unavailable:
+    return Unavailable("database_unavailable", (str(error).splitlines() or ["no answer"])[0])
 
 
 def _start_time(text: str) -> datetime:

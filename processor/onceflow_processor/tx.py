@@ -6,6 +6,7 @@ handler neither commits nor rolls back: the guard row makes the one fail, the ta
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
@@ -16,6 +17,9 @@ from psycopg.sql import SQL, Composed
 
 from onceflow_processor.effects import FACTS_PER_EVENT_MAX, Effects, FactKey, fact_key, make_outcome
 from onceflow_schemas.failure import Refused
+
+_SETTING = re.compile(rb"^[\s(]*(?:/\*|--|(?:SET|RESET|DISCARD|DO)\b)|set_config|;", re.IGNORECASE)
+"""Statements that may change settings: by their first word, a comment before it, set_config, or several in one text."""
 
 Query = str | bytes | SQL | Composed
 Parameters = Sequence[Any] | Mapping[str, Any] | None
@@ -31,7 +35,16 @@ class FactsKnown(Protocol):
 class Tx:
     """The transaction as a handler sees it."""
 
-    __slots__ = ("_cause", "_connection", "_effects", "_facts", "_handler", "_lane_count", "_value_bytes_max")
+    __slots__ = (
+        "_cause",
+        "_connection",
+        "_effects",
+        "_facts",
+        "_handler",
+        "_lane_count",
+        "_value_bytes_max",
+        "may_have_set",
+    )
 
     def __init__(
         self,
@@ -51,25 +64,37 @@ class Tx:
         self._facts = facts
         self._lane_count = lane_count
         self._value_bytes_max = value_bytes_max
+        # Whether the handler may have changed settings of the session, which its neighbours must not inherit.
+        self.may_have_set = False
 
     @property
     def connection(self) -> Connection[Any]:
         """The psycopg connection, for query builders.  Never commit or roll back on it."""
+        self.may_have_set = True
         return self._connection
 
     def execute(self, query: Query, parameters: Parameters = None) -> int:
         """Run a statement with ``%s`` or ``%(name)s`` parameters; return the number of rows it touched."""
+        self._watch(query)
         return self._connection.execute(_plain(query), parameters).rowcount
 
     def fetch_one(self, query: Query, parameters: Parameters = None) -> dict[str, Any] | None:
         """Run a query; return its first row as a dict, None when there is none."""
+        self._watch(query)
         with self._connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(_plain(query), parameters).fetchone()
 
     def fetch_all(self, query: Query, parameters: Parameters = None) -> list[dict[str, Any]]:
         """Run a query; return all rows as dicts."""
+        self._watch(query)
         with self._connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(_plain(query), parameters).fetchall()
+
+    def _watch(self, query: Query) -> None:
+        """Notice a statement that may change settings; one hidden in a function of the database is not seen."""
+        text = query.encode() if isinstance(query, str) else query
+        if not isinstance(text, bytes) or _SETTING.search(text) is not None:
+            self.may_have_set = True
 
     def outcome(self, type: str, *, key: str, data: Mapping[str, Any]) -> UUID:
         """Ask for an outcome; return its id.

@@ -19,7 +19,7 @@ import structlog
 from psycopg import Connection
 
 from onceflow_processor.admission import Item, Rules, admit
-from onceflow_processor.attempt import AttemptSettings
+from onceflow_processor.attempt import AttemptSettings, Counts
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.careful import run_with_care
@@ -29,6 +29,7 @@ from onceflow_processor.handoff import Assigned, Done, Handoff, Notice, Read, Re
 from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.position import Position, Stop
 from onceflow_processor.records import Partition, Record
+from onceflow_processor.sqlstates import pooler_fault
 from onceflow_processor.takeover import Takeover
 from onceflow_schemas.failure import LeaseLost, Unavailable
 
@@ -38,6 +39,10 @@ HOLD_SECONDS = 2.0
 FENCED_WAIT_SECONDS_MAX = 10.0
 DECISIONS_SECONDS = 2.0
 """So often it is asked whether a person has set a position: of a partition that is held, or of one that stands still."""
+
+KEPT_LINES_MAX = 20
+"""Log lines about quarantined records of one batch; a flood of garbage must not become a flood of logs."""
+
 _RECONNECT_SECONDS = 0.1
 _FENCED_WAIT_SECONDS = 0.5
 
@@ -159,7 +164,14 @@ class Worker:
         return self._connection
 
     def _drop_connection(self, error: Exception) -> None:
-        """Wait with full jitter and try again; the consume thread pauses meanwhile by itself, for want of room."""
+        """Wait with full jitter and try again; the consume thread pauses meanwhile by itself, for want of room.
+
+        Raises:
+            Misconfigured: ``settings_invalid``: a pooler that prepared statements cannot pass.
+        """
+        fault = pooler_fault(error)
+        if fault is not None:
+            raise fault from error
         self._metrics.database_up.set(0)
         self._metrics.trouble.labels("database_away").inc()
         log.warning("database_away", reason=str(error).split("\n", 1)[0][:300], failures=self._failures)
@@ -237,6 +249,7 @@ class Worker:
             self._handoff.put_command(Done(done))
         for counts in end.counts:
             self._metrics.committed(counts)
+            _tell_kept(counts)
         end.counts.clear()
 
     def _hold(self, end: BatchEnd) -> None:
@@ -351,3 +364,19 @@ class Worker:
             log.warning("release_failed", reason=type(error).__name__)
         finally:
             connection.close()
+
+
+def _tell_kept(counts: Counts) -> None:
+    """Say which records went to quarantine and where to find them; never what they hold."""
+    for item, fault in counts.kept[:KEPT_LINES_MAX]:
+        log.warning(
+            "record_quarantined",
+            code=fault.code,
+            handler=fault.handler,
+            event_id=None if item.event is None else item.event.identity.event_id,
+            partition=str(item.record.partition),
+            offset=item.record.offset,
+        )
+    more = len(counts.kept) - KEPT_LINES_MAX
+    if more > 0:
+        log.warning("records_quarantined", more=more)

@@ -23,7 +23,7 @@ from onceflow_producer.body import BodyBudget
 from onceflow_producer.broker_watch import BrokerWatch
 from onceflow_producer.connection import KEEP_ALIVE_SECONDS, ConnectionLimits, allow_open_files, bounded_by
 from onceflow_producer.health import build_app
-from onceflow_producer.lifetime import Lifetime, write_state
+from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_producer.metrics import BridgeMetrics
 from onceflow_producer.options import BridgeOptions, check_options
 from onceflow_producer.publisher import Publisher
@@ -197,7 +197,7 @@ class _Bridge:
         gauge("onceflow_bridge_body_bytes", "Bytes of bodies in memory.", read=lambda: budget.held_bytes)
 
     async def _announce(self, server: _Server, watch: BrokerWatch, *, listener: socket.socket) -> None:
-        """Write the state file when the bridge is ready for the first time; refuse to go on without credentials."""
+        """Say that the bridge is ready, for the first time; refuse to go on without credentials."""
         host, port = listener.getsockname()[:2]
         url = f"http://{_in_url(host)}:{port}"
         _log.info("bridge_listening", url=url, metrics_url=self._metrics_url, path=WEBHOOK_PATH)
@@ -209,6 +209,5 @@ class _Bridge:
             if self._lifetime.stopping:
                 return
             await asyncio.sleep(READY_POLL_SECONDS)
-        if self._options.state_file is not None:
-            state = {"pid": os.getpid(), "url": url, "metrics_url": self._metrics_url}
-            write_state(self._options.state_file, state)
+        state = {"pid": os.getpid(), "url": url, "metrics_url": self._metrics_url}
+        say_ready(state, state_file=self._options.state_file, announce=self._options.announce)

@@ -16,7 +16,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from onceflow_producer.broker_state import BrokerState, Reason, closing_reason, reasons
-from onceflow_producer.kafka_errors import CREDENTIAL_ERRORS, FATAL, WRITE_ERRORS
+from onceflow_producer.kafka_errors import BROKERS_DOWN, CREDENTIAL_ERRORS, FATAL, NOT_ANSWERED, WRITE_ERRORS
 from onceflow_producer.kafka_properties import producer_properties
 from onceflow_producer.metrics import BridgeMetrics
 from onceflow_producer.producer_handle import ProducerHandle
@@ -60,6 +60,7 @@ class BrokerWatch:
         self._message_timeout_ms = message_timeout_ms
         self._metrics = metrics
         self._lock = threading.Lock()
+        self._logged: list[str] | None = None
         self._state = BrokerState()
         self._delivered_at: float | None = None
         self._topic_bytes: int | None = None
@@ -111,7 +112,8 @@ class BrokerWatch:
                 self._change(lambda state: replace(state, producer_failed=error.name()))
                 self._nudge.set()
         else:
-            self._change(lambda state: replace(state, last_error=error.str()[:ERROR_TEXT_MAX]))
+            if error.code() != BROKERS_DOWN:
+                self._change(lambda state: replace(state, last_error=error.str()[:ERROR_TEXT_MAX]))
             self.note_delivery_error(error)
 
     def size_refused(self, record_bytes: int) -> bool:
@@ -149,7 +151,11 @@ class BrokerWatch:
         try:
             partitions = self.producer.partition_count(self._topic, timeout_seconds=PROBE_TIMEOUT_SECONDS)
         except KafkaException as failure:
-            self.note_client_error(failure.args[0])
+            if failure.args[0].code() in NOT_ANSWERED and self._state.last_error:
+                # The client has said why; that this call got no answer is no better reason.
+                self._publish_state()
+            else:
+                self.note_client_error(failure.args[0])
             return
         seen_at = time.monotonic()
         self._change(
@@ -158,6 +164,7 @@ class BrokerWatch:
                 seen_at=seen_at,
                 topic_missing=partitions == 0,
                 credentials_refused=None,
+                last_error="",
                 # Metadata comes through a failed producer too: only a new one proves that it works.
                 producer_failed=state.producer_failed if self._failed_generation == self._generation else None,
             )
@@ -210,15 +217,17 @@ class BrokerWatch:
         self._publish_state()
 
     def _publish_state(self) -> None:
-        """Make the state visible, and log when readiness changes."""
+        """Make the state visible, and log what it is at first and whenever it changes."""
         now = time.monotonic()
         with self._lock:
             state = self._state
             if self._delivered_at is not None:
                 state = replace(state, seen_at=max(self._delivered_at, state.seen_at or 0.0))
-            before, self.reasons = self.reasons, reasons(state, now=now)
+            self.reasons = reasons(state, now=now)
             self.closed = closing_reason(self.reasons)
-        if [reason.code for reason in before] != [reason.code for reason in self.reasons]:
+            codes = [reason.code for reason in self.reasons]
+            before, self._logged = self._logged, codes
+        if before != codes:
             self._log_change()
 
     def _log_change(self) -> None:
@@ -226,4 +235,10 @@ class BrokerWatch:
             _log.info("bridge_ready", topic=self._topic)
             return
         for reason in self.reasons:
-            _log.warning("bridge_not_ready", code=reason.code, detail=reason.detail, said=reason.said)
+            _log.warning(
+                "bridge_not_ready",
+                code=reason.code,
+                detail=reason.detail,
+                said=reason.said,
+                waiting_for=f"Kafka at {self._kafka.get('bootstrap.servers')}",
+            )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
 FATAL: Final = KafkaError._FATAL
 TOO_LARGE: Final = KafkaError.MSG_SIZE_TOO_LARGE
@@ -39,6 +39,14 @@ REFUSALS: Final = CREDENTIAL_ERRORS | {
 }
 """Wrong credentials or a missing right: it does not pass by itself."""
 
+BROKERS_DOWN: Final = KafkaError._ALL_BROKERS_DOWN
+"""Comes after the reason, and says nothing of it."""
+
+NOT_ANSWERED: Final = frozenset(
+    {KafkaError._TIMED_OUT, KafkaError._TIMED_OUT_QUEUE, KafkaError._TRANSPORT, BROKERS_DOWN}
+)
+"""What a call ends with that got no answer; why it got none comes through the error callback."""
+
 _CODE_OF: Final = {
     KafkaError._MSG_TIMED_OUT: "broker_timeout",
     KafkaError._TIMED_OUT: "broker_timeout",
@@ -52,3 +60,33 @@ _CODE_OF: Final = {
 def refusal_code(error_code: int) -> str:
     """Return the refusal's code for a record that was not confirmed, for any reason but its size."""
     return _CODE_OF.get(error_code, "broker_unavailable")
+
+
+class ClientErrors:
+    """What a client said through its error callback: the reason behind calls that only time out.
+
+    A wrong password or an address where nobody listens raises nothing; give ``note`` to the client as ``error_cb``.
+    """
+
+    def __init__(self) -> None:
+        self._refused: KafkaError | None = None
+        self._last: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """Take one error event; called in the thread that polls the client."""
+        if error.code() in REFUSALS:
+            self._refused = error
+        elif error.code() != BROKERS_DOWN:
+            self._last = error
+
+    def reason(self, error: BaseException) -> BaseException:
+        """Return the reason behind a call that failed so: refused credentials, else what was said last, else itself.
+
+        Args:
+            error: what the call raised; only a call that was not answered in time has another reason than itself.
+        """
+        inner = error.args[0] if isinstance(error, KafkaException) and error.args else None
+        if isinstance(inner, KafkaError) and inner.code() not in NOT_ANSWERED:
+            return error
+        told = self._refused or self._last
+        return error if told is None else KafkaException(told)

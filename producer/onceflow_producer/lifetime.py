@@ -110,6 +110,22 @@ class Lifetime:
             os._exit(_EXIT_ORPHANED)
 
 
+def say_ready(
+    state: Mapping[str, object], *, state_file: Path | None, announce: Callable[[Mapping[str, object]], None] | None
+) -> None:
+    """Tell whoever waits for it that the service is ready; harmless when nobody does.
+
+    Args:
+        state: ``pid``, ``url``, ``metrics_url`` as far as the service has them.
+        state_file: is written, see ``write_state``.
+        announce: is called after that.
+    """
+    if state_file is not None:
+        write_state(state_file, state)
+    if announce is not None:
+        announce(state)
+
+
 def write_state(path: Path, state: Mapping[str, object]) -> None:
     """Write the state file of a service that is ready, in one step and readable by its owner only.
 

@@ -5,7 +5,7 @@ Rule: a setting that cannot work is refused at start, all faults at once, with a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,6 +50,7 @@ class BridgeOptions:
         connections_max: open connections; one more is closed at once.
         invalid_rate: how many invalid requests per client address are answered in full.
         state_file: where ``{"pid", "url", "metrics_url"}`` is written when ready.
+        announce: called with the same when ready.
         parent_pid: stop when this process is no longer our parent.
     """
 
@@ -73,6 +74,7 @@ class BridgeOptions:
     connections_max: int = CONNECTIONS_MAX
     invalid_rate: RatePolicy = field(default_factory=RatePolicy)
     state_file: Path | None = None
+    announce: Callable[[Mapping[str, object]], None] | None = None
     parent_pid: int | None = None
 
     @property

@@ -19,7 +19,9 @@ from onceflow_producer.kafka_errors import UNKNOWN_TOPIC
 from onceflow_schemas.failure import Misconfigured
 
 RETIRED_POLL_SECONDS = 0.1
-_KAFKA_LOGGER = "onceflow.bridge.kafka"
+KAFKA_LOGGER = "onceflow.bridge.kafka"
+"""What the Kafka clients of the bridge say is logged under this name."""
+
 _log = structlog.get_logger("onceflow.bridge")
 
 DeliveryCallback = Callable[[KafkaError | None, Message], None]
@@ -41,7 +43,7 @@ class ProducerHandle:
 
     def __init__(self, properties: Mapping[str, Any], *, on_error: Callable[[KafkaError], None]) -> None:
         self._on_error = on_error
-        settings = {**properties, "error_cb": on_error, "logger": logging.getLogger(_KAFKA_LOGGER)}
+        settings = {**properties, "error_cb": on_error, "logger": logging.getLogger(KAFKA_LOGGER)}
         try:
             self._producer = Producer(settings)
         except KafkaException as refused:

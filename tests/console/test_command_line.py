@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from onceflow.command_line import main
 from onceflow.database import connect
 from onceflow.migrations import migrate
 from onceflow_schemas.sql import migrations
@@ -68,6 +69,20 @@ def test_a_wrong_command_line_is_two(arguments: tuple[str, ...], tmp_path: Path)
     assert run(*arguments, folder=tmp_path, DATABASE_URL="host=127.0.0.1").returncode == 2
 
 
+@pytest.mark.parametrize("ending", [KeyboardInterrupt(), SystemExit(130)])
+def test_ctrl_c_ends_every_command_in_one_way(
+    ending: BaseException, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted() -> None:
+        raise ending
+
+    monkeypatch.setattr("onceflow.command_line._run", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    assert capsys.readouterr() == ("", "interrupted before it was done\n")
+
+
 def test_the_version(tmp_path: Path) -> None:
     done = run("--version", folder=tmp_path)
     assert (done.returncode, done.stdout) == (0, "onceflow 0.1.0\n")
@@ -92,6 +107,8 @@ def test_handlers_can_be_checked_alone(tmp_path: Path) -> None:
     (tmp_path / "shop_e.py").write_text(
         "from onceflow import Handlers\nhandlers = Handlers()\n@handlers.on('a b')\ndef one(event):\n    pass\n"
     )
+    as_json = run("process", "--check", "--json", "--handlers", "onceflow.examples.payments:handlers", folder=tmp_path)
+    assert json.loads(as_json.stdout)["usable"] is True
     bad = run("process", "--check", "--handlers", "shop_e:handlers", folder=tmp_path)
     assert bad.returncode == 3
     assert "handlers_invalid" in bad.stderr

@@ -62,7 +62,7 @@ def test_other_failures(failure: Failure, status: int) -> None:
 def test_the_page_says_the_same() -> None:
     text = PAGE.read_text(encoding="utf-8")
     assert {
-        int(status): meaning for status, meaning in re.findall(r"^\| (\d) \| (.+) \|$", text, re.MULTILINE)
+        int(status): meaning for status, meaning in re.findall(r"^\| (\d+) \| (.+) \|$", text, re.MULTILINE)
     } == MEANINGS
     listed = text[text.index("Which failure codes") :]
     groups = re.findall(r"^- (\d): (.*(?:\n  .*)*)", listed, re.MULTILINE)

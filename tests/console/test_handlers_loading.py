@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onceflow.handlers_loading import load_handlers, require_module
+from onceflow.handlers_loading import load_handlers
 from onceflow_processor.handlers import Handlers
 from onceflow_schemas.failure import Misconfigured
 
@@ -41,22 +41,51 @@ def test_the_shipped_example_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "text"),
+    ("source", "told"),
     [
-        (None, "ModuleNotFoundError: No module named 'shop_b'"),
-        ("x = 1\n", "has no attribute 'handlers'"),
-        ("x = 1\nraise ValueError('of the user')\n", "ValueError: of the user ({folder}/shop_b.py, line 2)"),
-        ("def x(:\n", "SyntaxError"),
-        ("import sys\nsys.exit(3)\n", "SystemExit: 3"),
-        ("import nowhere_to_be_found\n", "No module named 'nowhere_to_be_found' ({folder}/shop_b.py, line 1)"),
+        ("x = 1\nraise ValueError('of the user')\n", "ValueError: of the user ({file}, line 2)"),
+        ("raise ValueError('one\\ntwo')\n", "ValueError: one ({file}, line 1)"),
+        ("x = 1\ndef x(:\n", "SyntaxError: invalid syntax ({file}, line 2)"),
+        (
+            "if 1:\nx = 1\n",
+            "IndentationError: expected an indented block after 'if' statement on line 1 ({file}, line 2)",
+        ),
+        ("import sys\nsys.exit(3)\n", "SystemExit: 3 ({file}, line 2)"),
+        ("import no_such_place\n", "ModuleNotFoundError: No module named 'no_such_place' ({file}, line 1)"),
+        ("raise RuntimeError\n", "RuntimeError ({file}, line 1)"),
+        ("raise ValueError('postgresql://u:CANARY@h/d')\n", "ValueError: postgresql://u:***@h/d ({file}, line 1)"),
     ],
 )
-def test_what_cannot_be_loaded_is_told_by_its_last_line(source: str | None, text: str, tmp_path: Path) -> None:
-    if source is not None:
-        (tmp_path / "shop_b.py").write_text(source)
+def test_what_is_wrong_inside_the_module_is_told_with_its_place(source: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "shop_b.py"
+    file.write_text(source)
     fault = refused("shop_b:handlers", tmp_path)
     assert fault.code == "handlers_not_found"
-    assert text.format(folder=tmp_path) in fault.message
+    assert fault.message == f"shop_b:handlers cannot be loaded: {told.format(file=file)}"
+    assert fault.hint.startswith("Mend ")
+
+
+def test_a_syntax_error_of_another_module_is_told_with_that_place(tmp_path: Path) -> None:
+    (tmp_path / "shop_k.py").write_text("import shop_l\n")
+    (tmp_path / "shop_l.py").write_text("\n\ndef x(:\n")
+    assert f"({tmp_path / 'shop_l.py'}, line 3)" in refused("shop_k:handlers", tmp_path).message
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("shop_m:handlers", "there is no module shop_m in {folder} or among the installed ones"),
+        ("shop_m.web:handlers", "there is no module shop_m in {folder} or among the installed ones"),
+        ("shop_n.web:handlers", "there is no module shop_n.web in {folder} or among the installed ones"),
+        ("shop_n:handlers", "AttributeError: module 'shop_n' has no attribute 'handlers'"),
+    ],
+)
+def test_a_wrong_name_is_told_as_such(name: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "shop_n.py").write_text("x = 1\n")
+    fault = refused(name, tmp_path)
+    assert fault.code == "handlers_not_found"
+    assert fault.message == f"{name} cannot be loaded: {told.format(folder=tmp_path)}"
+    assert fault.hint == "Check --handlers module:attribute."
 
 
 def test_something_else_than_handlers_is_refused(tmp_path: Path) -> None:
@@ -64,15 +93,3 @@ def test_something_else_than_handlers_is_refused(tmp_path: Path) -> None:
     fault = refused("shop_c:handlers", tmp_path)
     assert fault.code == "handlers_invalid"
     assert fault.message == "shop_c:handlers is not a Handlers instance but of type list"
-
-
-def test_a_module_is_looked_for_without_running_it(tmp_path: Path) -> None:
-    (tmp_path / "shop_f.py").write_text("raise ValueError\n")
-    (tmp_path / "shop_g").mkdir()
-    (tmp_path / "shop_g" / "__init__.py").write_text("raise ValueError\n")
-    require_module("shop_f:handlers", folder=tmp_path)
-    require_module("shop_g.web:handlers", folder=tmp_path)
-    for name in ("shop_h", "shop_h.web"):
-        with pytest.raises(Misconfigured, match="handlers_not_found") as missing:
-            require_module(f"{name}:handlers", folder=tmp_path)
-        assert missing.value.message == f"{name}:handlers cannot be loaded: there is no module {name} here"

@@ -6,13 +6,26 @@ import json
 
 import pytest
 
-from onceflow.results import say, write_failure, write_object, write_table
+from onceflow.results import say, write_failure, write_object, write_ready, write_table
 from onceflow_schemas.failure import Misconfigured, Unavailable
 
 
 def test_an_object_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     write_object({"a": "ä\n", "b": [1]})
     assert capsys.readouterr().out == '{"a": "ä\\n", "b": [1]}\n'
+
+
+def test_a_service_that_is_ready_says_so_even_when_nobody_reads_it(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_ready({"pid": 1})
+    assert capsys.readouterr().out == '{"ready": true, "pid": 1}\n'
+
+    def broken(_text: str) -> int:
+        raise BrokenPipeError
+
+    monkeypatch.setattr("sys.stdout.write", broken)
+    write_ready({"pid": 1})
 
 
 def test_a_table_is_aligned_and_not_folded_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,6 +50,17 @@ def test_a_failure_has_code_message_faults_and_next_step(capsys: pytest.CaptureF
     assert capsys.readouterr().err == (
         "error: settings_invalid: 2 settings are not usable\n  - a\n  - b\nhint: Mend them.\n"
     )
+
+
+def test_faults_that_are_the_message_too_are_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    both = Misconfigured("handlers_invalid", "a; b", "Mend them.", faults=("a", "b"))
+    write_failure(both, as_json=False)
+    assert capsys.readouterr().err == "error: handlers_invalid: 2 faults\n  - a\n  - b\nhint: Mend them.\n"
+    write_failure(both, as_json=True)
+    assert json.loads(capsys.readouterr().out)["error"]["message"] == "2 faults"
+    one = Misconfigured("handlers_invalid", "a", "Mend it.")
+    write_failure(one, as_json=False)
+    assert capsys.readouterr().err == "error: handlers_invalid: a\nhint: Mend it.\n"
 
 
 def test_a_failure_as_json_is_one_object_on_standard_output(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -194,16 +195,29 @@ def test_two_folders_side_by_side_and_ctrl_c(start: Callable[..., Up]) -> None:
             assert second["webhook_secret"] not in log.read_text(errors="replace")
 
 
-def test_handlers_that_cannot_be_loaded_end_it_with_their_reason(start: Callable[..., Up]) -> None:
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        (None, ["handlers_not_found", "there is no module shop_d in"]),
+        ("raise ValueError('of the user')\n", ["handlers_not_found", "ValueError: of the user", "shop_d.py, line 1"]),
+        (
+            "from onceflow import Handlers\nhandlers = Handlers()\n"
+            + "".join(f"@handlers.on('a b')\ndef h{number}(event):\n    pass\n" for number in range(10)),
+            ["handlers_invalid: 20 faults", "'h0' has the type 'a b'", "'h9' cannot be called with (event, tx)"],
+        ),
+    ],
+)
+def test_handlers_that_cannot_be_used_are_told_before_anything_is_started(
+    source: str | None, told: list[str], start: Callable[..., Up], tmp_path: Path
+) -> None:
+    (tmp_path / "a").mkdir()
+    if source is not None:
+        (tmp_path / "a" / "shop_d.py").write_text(source)
     up = start("a", "--handlers", "shop_d:handlers")
     assert up.process.wait(READY_SECONDS) == 3
-    assert "there is no module shop_d here" in up.said()
-    assert not up.data.exists(), "found out before anything was made or started"
-    (up.folder / "shop_d.py").write_text("raise ValueError('of the user')\n")
-    up = start("a", "--handlers", "shop_d:handlers")
-    assert up.process.wait(READY_SECONDS) == 3
-    assert "handlers_not_found" in up.said()
-    assert "ValueError: of the user" in up.said()
+    for words in told:
+        assert words in up.said()
+    assert not up.data.exists()
     assert not up.ready_file.exists()
 
 
@@ -224,10 +238,35 @@ def _mentions(path: Path, marker: bytes) -> bool:
         return False
 
 
-def test_a_ready_file_in_no_folder_is_a_usage_error(tmp_path: Path) -> None:
+def test_ctrl_c_while_it_starts_can_be_told_from_a_stop(start: Callable[..., Up]) -> None:
+    up = start()
+    wait_for(lambda: "postgres" in up.said(), READY_SECONDS)
+    assert up.stop(signal.SIGINT) == 130
+    assert up.said().splitlines()[-1] == "interrupted before it was done"
+    assert "Traceback" not in up.said()
+
+
+def test_a_taken_port_is_told_before_anything_is_started_and_an_old_ready_file_is_gone(
+    start: Callable[..., Up], tmp_path: Path
+) -> None:
+    (tmp_path / "a" / "out").mkdir(parents=True)
+    (tmp_path / "a" / "out" / "ready.json").write_text('{"stale": 1}')
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        up = start("a", "--port", str(port))
+        assert up.process.wait(READY_SECONDS) == 3
+    assert f"port_in_use: cannot listen on 127.0.0.1 port {port}: it is in use" in up.said()
+    assert not up.ready_file.exists()
+    assert not (up.data / "postgres" / "cluster").exists()
+    assert list((up.data / "logs").iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["no/ready.json", "."])
+def test_a_ready_file_that_cannot_be_written_is_a_usage_error(place: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "onceflow", "up", "--ready-file", str(tmp_path / "no" / "ready.json")],
+        [sys.executable, "-m", "onceflow", "up", "--ready-file", str(tmp_path / place)],
         cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 2
+    assert "--ready-file" in done.stderr
     assert not (tmp_path / ".onceflow").exists()

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from onceflow.embedded.ports import accepts_connections, choose_port, claim_ports, is_free
+from onceflow.embedded.ports import accepts_connections, choose_port, claim_ports, comes_free, is_free
 
 
 @pytest.fixture
 def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", choose_port(taken=()))) as server:
         yield server
+
+
+def test_a_port_is_waited_for_as_long_as_it_may_take() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert not comes_free(port, within_seconds=0.1)
+        threading.Timer(0.2, taken.close).start()
+        assert comes_free(port, within_seconds=10.0)
 
 
 def test_a_chosen_port_is_free_and_below_the_range_of_outgoing_connections() -> None:

@@ -15,7 +15,7 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 
 from onceflow_processor.admission import Item, Rules, admit
-from onceflow_processor.attempt import AttemptSettings
+from onceflow_processor.attempt import AttemptSettings, limits_setter
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.deadline import Deadline
@@ -122,10 +122,15 @@ class Bench:
 
     def _runner(self) -> BatchRunner:
         settings = AttemptSettings(
-            run=HandlerSettings(self.handlers, LANES, 100_000, self.batch_seconds_max, lambda: self.stopping),
+            run=HandlerSettings(
+                self.handlers,
+                LANES,
+                100_000,
+                self.batch_seconds_max,
+                limits_setter(lock_timeout_ms=2_000, transaction_timeout_ms=30_000),
+                lambda: self.stopping,
+            ),
             cluster_id=CLUSTER,
-            lock_timeout_ms=2_000,
-            transaction_timeout_ms=30_000,
         )
         return BatchRunner(
             self.connection,

@@ -345,3 +345,47 @@ def test_a_long_batch_is_given_up_when_the_process_is_asked_to_stop(
     one.stopping = False
     one.run([record(paid(f"evt_{n}", f"in_{n}"), n) for n in range(8)])
     assert len(one.outcomes()) == 8
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SET search_path = pg_catalog",
+        "SET LOCAL search_path = pg_catalog",
+        "  set session_replication_role = replica",
+        "SET LOCAL statement_timeout = '1ms'",
+        "SET default_transaction_read_only = on",
+        "SET ROLE pg_read_all_data",
+        "SELECT set_config('search_path', 'pg_catalog', false)",
+        "DO $$ BEGIN SET search_path = pg_catalog; END $$",
+        "/* a comment */ SET search_path = pg_catalog",
+    ],
+)
+def test_what_a_handler_sets_is_not_inherited(bench: MakeBench, statement: str) -> None:
+    handlers = Handlers()
+
+    @handlers.on("invoice.paid")
+    def note(event: Event, tx: Tx) -> None:
+        tx.execute("INSERT INTO ledger (event_id) VALUES (%s)", [event.id])
+        if event.id in {"evt_2", "evt_9"}:
+            tx.execute(statement)
+
+    one = bench(handlers)
+    for start in (0, 10):
+        one.run([record(paid(f"evt_{n}", f"in_{n}"), n) for n in range(start, start + 10)])
+    assert set(one.states().values()) == {"processed"}
+    assert len(one.rows("SELECT * FROM public.ledger")) == 20
+
+
+def test_a_handler_that_makes_the_batch_read_only_is_found(bench: MakeBench) -> None:
+    handlers = simple()
+
+    @handlers.on("invoice.paid", name="reader")
+    def reader(event: Event, tx: Tx) -> None:
+        if event.id == "evt_3":
+            tx.execute("SET TRANSACTION READ ONLY")
+
+    one = bench(handlers)
+    one.run([record(paid(f"evt_{n}", f"in_{n}"), n) for n in range(6)])
+    assert one.quarantine() == {3: "handler_broke_transaction"}
+    assert len(one.outcomes()) == 5

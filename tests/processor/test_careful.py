@@ -61,12 +61,11 @@ def test_a_bad_deploy_pauses_its_partition(bench: Callable[[Handlers], Bench], b
     records = [
         record(event_body(f"evt_{n}", "invoice.paid", {"id": f"in_{n}", "object": "invoice"}), n) for n in range(100)
     ]
-    at = 0
-    while at < len(records):
-        end = one.run(records[at : at + batch])
+    end = one.run(records[:batch])
+    for at in range(batch, len(records), batch):
         if end.held:
             break
-        at += batch
+        end = one.run(records[at : at + batch])
     held = end.held[Partition(TOPIC, 0)]
     assert "KeyError" in end.reasons[Partition(TOPIC, 0)]
     assert 10 <= held <= 20

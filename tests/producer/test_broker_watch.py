@@ -55,11 +55,18 @@ def test_a_missing_topic_is_found_when_it_comes(kafka_bootstrap: str) -> None:
         assert watch.closed.code == "topic_missing"
 
 
-def test_a_broker_that_never_answers(topic: str) -> None:
-    with watching("127.0.0.1:1", topic) as watch:
-        wait_until(lambda: watch.reasons[0].said, within_seconds=10, why="the client says nothing")
+def test_a_broker_that_never_answers_is_told_at_once_and_once(topic: str) -> None:
+    with capture_logs() as lines, watching("127.0.0.1:1", topic) as watch:
+
+        def says_why() -> bool:
+            watch.producer.poll()
+            return "Connection refused" in watch.reasons[0].said
+
+        wait_until(says_why, within_seconds=10, why="the client says nothing")
         assert codes(watch) == ["broker_unavailable"]
         assert "127.0.0.1" not in watch.reasons[0].detail
+    (told,) = [line for line in lines if line["event"] == "bridge_not_ready"]
+    assert (told["code"], told["waiting_for"]) == ("broker_unavailable", "Kafka at 127.0.0.1:1")
 
 
 def test_the_producer_follows_the_limit_of_the_topic(kafka_bootstrap: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from onceflow_producer.lifetime import Lifetime, write_state
+from onceflow_producer.lifetime import Lifetime, say_ready, write_state
 from tests.producer.bridge_process import ROOT
 
 WAITS = """
@@ -134,3 +134,10 @@ def test_a_state_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         write_state(path, {"pid": object()})
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ready_is_told_to_whoever_waits(tmp_path: Path) -> None:
+    path, told = tmp_path / "state.json", []
+    say_ready({"pid": 1}, state_file=path, announce=lambda state: told.append((path.exists(), dict(state))))
+    assert told == [(True, {"pid": 1})]
+    say_ready({"pid": 1}, state_file=None, announce=None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from onceflow_producer.topic_limit import read_topic_bytes
 from tests.conftest import create_topic
 
@@ -13,6 +15,10 @@ def test_the_limit_of_a_topic(kafka_bootstrap: str) -> None:
     assert read_topic_bytes(kafka, small) == 12_345
 
 
-def test_what_cannot_be_read_is_unknown(kafka_bootstrap: str) -> None:
+def test_what_cannot_be_read_is_unknown_and_the_client_says_why_through_our_logs(
+    kafka_bootstrap: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert read_topic_bytes({"bootstrap.servers": kafka_bootstrap}, "no.such.topic") is None
     assert read_topic_bytes({"bootstrap.servers": "127.0.0.1:1"}, "x") is None
+    assert {one.name for one in caplog.records if "Connection refused" in one.getMessage()} == {"onceflow.bridge.kafka"}
+    assert "FAIL" not in capfd.readouterr().err

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
 from onceflow_processor.relay.lane_store import LaneRow, LaneStore, connect, database_failures
 from onceflow_schemas.failure import LeaseLost, Misconfigured, Unavailable
+from onceflow_schemas.sql import queries
 from tests.relay.lanes import add_rows
 
 
@@ -41,6 +43,33 @@ def test_a_page_is_bounded_in_rows_and_in_bytes(database: str, store: LaneStore)
     assert [row.seq for row in store.page(0, after_seq=0, rows_max=9, bytes_max=2_500)] == [1, 2, 3]
     assert [row.seq for row in store.page(0, after_seq=0, rows_max=9, bytes_max=1)] == [1], "one row always comes"
     assert store.page(0, after_seq=9, rows_max=9, bytes_max=10**6) == []
+
+
+def test_a_page_reads_only_its_own_rows_whatever_the_statistics_say(database: str) -> None:
+    add(database, 0, 2_000)
+    given = {"lane": 0, "after_seq": 100, "rows_max": 50, "bytes_max": 10**6}
+    with psycopg.connect(database, autocommit=True) as connection:
+        for statistics in ("old", "new"):
+            rows = connection.execute(b"EXPLAIN (ANALYZE, FORMAT JSON) " + queries("relay")["outcome_page"], given)
+            plan = rows.fetchone()
+            assert plan is not None
+            assert most_rows(plan[0][0]["Plan"]) == 50, statistics
+            connection.execute("ANALYZE onceflow.outcome")
+
+
+def most_rows(node: dict[str, Any]) -> float:
+    return max([node["Actual Rows"], *(most_rows(child) for child in node.get("Plans", []))])  # type: ignore[no-any-return]
+
+
+def test_sequences_of_any_size(database: str, store: LaneStore) -> None:
+    """The client sends a number in the smallest type that holds it, so a sum may overflow that type."""
+    with psycopg.connect(database) as connection:
+        for after_seq in (32_760, 2_147_483_640):
+            connection.execute("UPDATE onceflow.lane SET head_seq = %s WHERE lane = 0", [after_seq])
+            add_rows(connection, 0, 20)
+            connection.commit()
+            found = store.page(0, after_seq=after_seq, rows_max=20, bytes_max=10**6)
+            assert [row.seq for row in found] == list(range(after_seq + 1, after_seq + 21))
 
 
 def test_texts_come_as_they_go_out(database: str, store: LaneStore) -> None:

@@ -56,6 +56,7 @@ def test_ready_then_published_soon_after_the_commit_then_drained(lanes: Lanes, t
     check_exactly_once(lanes, {0: 1, 1: 10, 2: 0})
 
 
+@pytest.mark.soak
 def test_killed_again_and_again_under_load(lanes: Lanes) -> None:
     """More than 20,000 outcomes, some of them committed while the relay runs, and a relay that dies at random moments."""
     seed = random.randrange(1_000_000)
@@ -155,6 +156,7 @@ def test_lost_connections_to_the_database_are_waited_out(lanes: Lanes) -> None:
     assert process.poll() is None
 
 
+@pytest.mark.soak
 def test_broker_and_database_killed_under_load(tmp_path: Path, cache_dir: Path) -> None:
     """Each is killed with -9 and started again; the relay is never restarted, and nothing is lost or doubled."""
     with EmbeddedServices(data_dir=tmp_path / "services", cache_dir=cache_dir) as services:
@@ -197,6 +199,11 @@ def test_settings_that_cannot_work_are_refused_at_the_start(lanes: Lanes) -> Non
         run(options(outcome_topic=other))
     with pytest.raises(Misconfigured, match="port_in_use"):
         run(options(metrics_host="192.0.2.1"))
+    lanes.sql(
+        "INSERT INTO onceflow.deployment (id, accounts, mode, system_id, timeline) VALUES ('x', '{a}', 'test', '1', 1)"
+    )
+    with pytest.raises(Misconfigured, match="database_other_deployment"):
+        run(options())
     lanes.sql("DROP SCHEMA onceflow CASCADE")
     with pytest.raises(Misconfigured, match="schema_missing"):
         run(options())

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from onceflow.command_options import Config, KafkaConfig, Live, Set, setting_sources, settings_for_service
+from onceflow.command_options import Config, Json, KafkaConfig, Live, Set, setting_sources, settings_for_service
 
 NEEDS = (
     "deployment.id",
@@ -28,13 +28,15 @@ def bridge(
     kafka_config: KafkaConfig = None,
     assignments: Set = None,
     live: Live = False,
+    as_json: Json = False,
 ) -> None:
     """Take webhooks and put them into the event topic."""
     flags = {"bridge.host": ("--host", host), "bridge.port": ("--port", port)}
     sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments, live=live, flags=flags)
     loaded = settings_for_service(sources, needs=NEEDS)
 
+    from onceflow.results import write_ready
     from onceflow.service_options import bridge_options
     from onceflow_producer.bridge import run
 
-    raise typer.Exit(run(bridge_options(loaded.settings)))
+    raise typer.Exit(run(bridge_options(loaded.settings, announce=write_ready if as_json else None)))

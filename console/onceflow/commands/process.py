@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from onceflow.command_options import Config, KafkaConfig, Live, Set, setting_sources, settings_for_service
+from onceflow.command_options import Config, Json, KafkaConfig, Live, Set, setting_sources, settings_for_service
 
 NEEDS = (
     "deployment.id",
@@ -32,6 +32,7 @@ def process(
     kafka_config: KafkaConfig = None,
     assignments: Set = None,
     live: Live = False,
+    as_json: Json = False,
 ) -> None:
     """Run your handlers on the events, one PostgreSQL transaction per batch."""
     sources = setting_sources(
@@ -44,16 +45,21 @@ def process(
     loaded = settings_for_service(sources, needs=("processor.handlers",) if check else NEEDS)
 
     from onceflow.handlers_loading import load_handlers
+    from onceflow.results import write_object, write_ready
 
     name = loaded.settings.processor.handlers
     assert name is not None, "it is among NEEDS"
     found = load_handlers(name, folder=Path.cwd())
     if check:
         found.check()
-        print(f"{name}: the handlers can be used")
+        if as_json:
+            write_object({"handlers": name, "usable": True, "types": found.types()})
+        else:
+            print(f"{name}: the handlers can be used")
         return
 
     from onceflow.service_options import processor_options
     from onceflow_processor.service import run
 
-    raise typer.Exit(run(processor_options(loaded.settings, handlers=found)))
+    announce = write_ready if as_json else None
+    raise typer.Exit(run(processor_options(loaded.settings, handlers=found, announce=announce)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from os import W_OK, X_OK, access
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 DATA_FOLDER = Path(".onceflow")
 READY_FILE = "ready.json"
+
+
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM came while the services started: a stop that was asked for."""
 
 
 def up(
@@ -49,37 +54,58 @@ def up(
 ) -> None:
     """Start everything on this machine and keep it running until Ctrl-C."""
     del simulator  # This release has none; the flag is taken so that scripts need not change when it comes.
-    if ready_file is not None and not ready_file.absolute().parent.is_dir():
-        raise typer.BadParameter(f"the folder of --ready-file {ready_file} does not exist")
+    if ready_file is not None:
+        _check_ready_file(ready_file)
     flags = {"processor.handlers": ("--handlers", handlers), "bridge.port": ("--port", port)}
     loaded = _settings(
         setting_sources(config=config, kafka_config=None, assignments=assignments, live=live, flags=flags)
     )
 
     from onceflow.embedded import EmbeddedServices
-    from onceflow.handlers_loading import require_module
+    from onceflow.handlers_check import check_handlers
+    from onceflow.local_system import require_bridge_port
     from onceflow.settings import forget_libpq_variables, user_cache_folder
     from onceflow_producer.lifetime import Lifetime
 
     forget_libpq_variables()
     if loaded.settings.processor.handlers is not None:
-        require_module(loaded.settings.processor.handlers, folder=Path.cwd())
+        check_handlers(loaded.settings.processor.handlers, folder=Path.cwd())
     cache = loaded.settings.runtime.cache_folder or user_cache_folder()
     services = EmbeddedServices(data_dir=data, cache_dir=cache, progress=say)
     ready_files = [services.folder.root / READY_FILE, *([] if ready_file is None else [ready_file.absolute()])]
+
+    def claimed() -> None:
+        # Whoever waits for the ready file must not find that of an earlier run, which may have been killed.
+        for path in ready_files:
+            path.unlink(missing_ok=True)
+        require_bridge_port(loaded)
+
     try:
         with _term_as_interrupt():
-            services.start()
-    except KeyboardInterrupt:
+            services.start(claimed=claimed)
+    except _Terminated:
         say("stopped before everything was started")
         return
     with Lifetime() as lifetime:
         try:
-            _supervisor(services, loaded, live=live, ready_files=ready_files, as_json=as_json).run(lifetime)
+            supervisor = _supervisor(services, loaded, live=live, ready_files=ready_files, as_json=as_json)
+            supervisor.run(lifetime)
         finally:
             say(f"stopping ({lifetime.reason or 'failed'})")
             services.stop()
             say("stopped")
+        if lifetime.reason == "SIGINT" and not supervisor.was_ready:
+            raise KeyboardInterrupt
+
+
+def _check_ready_file(path: Path) -> None:
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        raise typer.BadParameter(f"the folder of --ready-file {path} does not exist")
+    if path.is_dir():
+        raise typer.BadParameter(f"--ready-file {path} is a folder; name a file in it")
+    if not access(folder, W_OK | X_OK):
+        raise typer.BadParameter(f"the folder of --ready-file {path} cannot be written")
 
 
 def _settings(sources: SettingSources) -> LoadedSettings:
@@ -101,8 +127,6 @@ def _supervisor(
     from onceflow.local_system import COMMANDS, LocalSystem, claim_all_ports, prepare
     from onceflow.supervisor import ServicePart, Supervisor, Views
 
-    for path in ready_files:
-        path.unlink(missing_ok=True)
     given_port = loaded.given.get("bridge.port")
     system = LocalSystem(
         loaded=loaded,
@@ -140,7 +164,7 @@ def _term_as_interrupt() -> Iterator[None]:
     import signal
 
     def interrupt(_number: int, _frame: Any) -> None:
-        raise KeyboardInterrupt
+        raise _Terminated
 
     previous = signal.signal(signal.SIGTERM, interrupt)
     try:

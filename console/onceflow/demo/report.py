@@ -85,19 +85,23 @@ def _rows(report: Report) -> Iterator[tuple[str, str, str]]:
     )
     yield "answered 200", f"{count.answered:,}", "only after Kafka had confirmed"
     yield "wrong signatures refused", f"{count.refused:,}", "none of them in the topic"
-    yield "records in the event topic", f"{count.records:,}", "each repeat is a record of its own"
+    unanswered = count.records - count.answered
+    lost_answers = f"; {unanswered:,} more than answered: their answers died with a part" if unanswered > 0 else ""
+    yield "records in the event topic", f"{count.records:,}", f"each repeat is a record of its own{lost_answers}"
     yield "distinct events in the topic", f"{count.distinct:,}", "= processed + ignored + quarantined"
     yield "  processed", f"{count.processed:,}", "their effects are in PostgreSQL, once"
     yield "  ignored", f"{count.ignored:,}", "no handler for their type"
     yield "  quarantined", f"{count.quarantined:,}", "odd content, bytes kept for a person"
-    yield "outcomes written", f"{count.written:,}", "in the transactions of their events"
+    twins = count.processed - count.written
+    told = f"; {twins:,} events told of a payment or invoice that had its outcome already" if twins > 0 else ""
+    yield "outcomes written", f"{count.written:,}", f"in the transactions of their events{told}"
     yield "outcomes published", f"{count.published:,}", "read_committed, sequence dense in every lane"
     for currency in sorted({*report.sent, *report.published}):
         sent, published = (_money(sums.get(currency, 0), currency) for sums in (report.sent, report.published))
         yield f"payments sent, {currency}", sent, f"in the outcome topic: {published}"
     for death in report.deaths:
-        told = f"pid {death.pid}, after {death.after_requests:,} requests"
-        yield f"kill -9 {death.part}", f"{death.recovery_seconds:.1f} s", f"until its successor ran ({told})"
+        told = f"until its successor ran; pid {death.pid} was killed after {death.after_requests:,} requests"
+        yield f"kill -9 {death.part}", f"{death.recovery_seconds:.1f} s", told
     yield "all of it took", f"{report.seconds:.0f} s", f"again: onceflow demo --seed {report.seed}"
 
 

@@ -83,7 +83,7 @@ def _run(options: DemoOptions, *, seed: int, folder: Path, narrator: Narrator) -
     narrator.act(f"onceflow demo, seed {seed} (the same again: onceflow demo --seed {seed})")
     narrator.say("starting PostgreSQL, Kafka, bridge, processor and relay (the first time Kafka is fetched, 45 MB)")
     with RunningSystem(folder, environment=options.environment) as system:
-        ready = system.start()
+        ready = system.start(say=narrator.say)
         narrator.say(f"all up: {ready.webhook_url.partition('/webhooks')[0]}/readyz")
         sender = StripeLikeSender(lambda: (system.ready.webhook_url, system.ready.webhook_secret), seed=seed)
         try:
@@ -120,7 +120,7 @@ def _send_all(
         for number, request in enumerate(plan.requests[1:], start=1):
             breaker.before_request(number)
             sender.send(request)
-            narrator.numbers(number, total=len(plan.requests), text=f"{sender.answered} answered 200")
+            narrator.numbers(number, total=len(plan.requests), text=f"{sender.answered:,} answered 200")
             pause.wait(1 / REQUESTS_PER_SECOND)
         breaker.wait()
         sender.finish()

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -85,8 +85,11 @@ class RunningSystem:
         self._child: subprocess.Popen[bytes] | None = None
         self._pause = threading.Event()
 
-    def start(self) -> Ready:
+    def start(self, *, say: Callable[[str], None] = lambda _line: None) -> Ready:
         """Start and wait until everything is ready.
+
+        Args:
+            say: called with each line that ``up`` writes meanwhile; a first start fetches the broker, which takes a while.
 
         Raises:
             Unavailable: it ended or did not become ready in time; the end of its log is in the message.
@@ -95,6 +98,7 @@ class RunningSystem:
         with open_log(self.log) as log:
             self._child = start_child(self._command, log=log)
         end = time.monotonic() + READY_SECONDS
+        told = 0
         while (ready := read_ready(self._ready_file)) is None:
             if self._child.poll() is not None:
                 raise Unavailable(
@@ -102,8 +106,16 @@ class RunningSystem:
                 )
             if time.monotonic() > end:
                 raise Unavailable("service_failed", f"`onceflow up` was not ready within {READY_SECONDS:.0f} s")
+            told = self._tell_new_lines(told, say)
             self._pause.wait(STEP_SECONDS)
         return ready
+
+    def _tell_new_lines(self, told: int, say: Callable[[str], None]) -> int:
+        """Pass on what ``up`` has written since ``told`` lines; return how many there are now."""
+        lines = self.log.read_text("utf-8", "replace").split("\n")[:-1]
+        for line in lines[told:]:
+            say(line)
+        return len(lines)
 
     @property
     def ready(self) -> Ready:

@@ -30,12 +30,13 @@ REMEMBERED_GRACE_SECONDS = 6.0
 POLL_SECONDS = 0.05
 
 
-def is_free(port: int) -> bool:
+def is_free(port: int, *, host: str = HOST) -> bool:
     """Say whether a server could listen on the port now, with the socket option that both servers use."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((HOST, port))
+            probe.bind((host, port))
             probe.listen(1)
         except OSError as error:
             if error.errno not in (errno.EADDRINUSE, errno.EACCES):
@@ -84,15 +85,17 @@ def claim_ports(book: Path, names: Sequence[str], *, grace_seconds: float) -> di
     ports = dict(remembered)
     for name in names:
         port = remembered.get(name)
-        if port is None or not _comes_free(port, deadline):
+        if port is None or not comes_free(port, within_seconds=deadline - time.monotonic()):
             ports[name] = choose_port(taken=ports.values())
     if ports != remembered:
         write_durably(book, json.dumps(ports))
     return {name: ports[name] for name in names}
 
 
-def _comes_free(port: int, deadline: float) -> bool:
-    while not is_free(port):
+def comes_free(port: int, *, within_seconds: float, host: str = HOST) -> bool:
+    """Say whether a server can listen on the port, waiting for one that is about to end."""
+    deadline = time.monotonic() + within_seconds
+    while not is_free(port, host=host):
         if time.monotonic() >= deadline:
             return False
         time.sleep(POLL_SECONDS)

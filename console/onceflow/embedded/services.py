@@ -22,6 +22,10 @@ def _say_nothing(_line: str) -> None:
     """The progress of callers who do not want any."""
 
 
+def _do_nothing() -> None:
+    """For callers who have nothing to do between the claim and the start."""
+
+
 class EmbeddedServices:
     """A real PostgreSQL 18 and a real Kafka broker in one data folder; a context manager.
 
@@ -64,8 +68,11 @@ class EmbeddedServices:
         """``host:port``; it may change when Kafka is started again."""
         return self.kafka.bootstrap
 
-    def start(self) -> None:
+    def start(self, *, claimed: Callable[[], None] = _do_nothing) -> None:
         """Claim the folder and start both; returns when both answer.  On a failure nothing is left running.
+
+        Args:
+            claimed: called when the folder is ours and nothing is started yet; what it raises ends the start.
 
         Raises:
             Misconfigured: the folder is in use, another version's or unusable; the extra is missing; root.
@@ -73,6 +80,7 @@ class EmbeddedServices:
         """
         self.folder.claim()
         try:
+            claimed()
             self._start_both()
         except BaseException:
             self.stop()

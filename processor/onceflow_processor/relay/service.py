@@ -10,14 +10,16 @@ import gc
 import os
 import random
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import psycopg
 import structlog
 from prometheus_client import start_http_server
+from psycopg.rows import tuple_row
 
 from onceflow_processor.relay.inspection import check_shape
 from onceflow_processor.relay.kafka_clients import Refusals
@@ -27,8 +29,9 @@ from onceflow_processor.relay.metrics import RelayMetrics
 from onceflow_processor.relay.session import Session, SessionSettings
 from onceflow_processor.relay.topic_tail import TopicTail
 from onceflow_processor.schema_check import check_schema
-from onceflow_producer.lifetime import Lifetime, write_state
+from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured, Unavailable
+from onceflow_schemas.sql import queries
 
 ROLE: Final = "onceflow-relay"
 START_SECONDS_MAX: Final = 10.0
@@ -61,6 +64,7 @@ class RelayOptions:
         metrics_host: address of the metrics page.
         metrics_port: its port; 0 takes a free one.
         state_file: written when ready; None for nowhere.
+        announce: called with what the state file says when ready.
         parent_pid: end when this process is no longer our parent; None to live without one.
         prepared: False behind a pooler without prepared statements.
     """
@@ -78,6 +82,7 @@ class RelayOptions:
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
     state_file: Path | None = None
+    announce: Callable[[Mapping[str, object]], None] | None = None
     parent_pid: int | None = None
     prepared: bool = True
 
@@ -165,6 +170,7 @@ class _Relay:
         try:
             with database_failures():
                 check_schema(connection)
+                self._check_deployment(connection)
             name = lease_name(options.outcome_topic)
             store = LaneStore(connection, lease_name=name)
             self._check_topic(store)
@@ -178,12 +184,25 @@ class _Relay:
             )
             while not self._lifetime.stopping:
                 if lease.acquire():
+                    with database_failures():
+                        self._check_deployment(connection)
                     with self._term(lease):
                         self._serve_term(store, lease)
                 else:
                     self._lifetime.wait(min(STANDBY_SECONDS_MAX, options.lease_ttl_seconds / 2))
         finally:
             connection.close()
+
+    def _check_deployment(self, connection: psycopg.Connection[Any]) -> None:
+        """Refuse the outcomes of another deployment: under another transactional id we would not fence its relay.
+
+        Before a processor has ever started there is no row, and nothing to publish either.
+        """
+        with connection.transaction(), connection.cursor(row_factory=tuple_row) as cursor:
+            row = cursor.execute(queries("start")["deployment"]).fetchone()
+        if row is not None and row[0] != self._options.deployment:
+            message = f"the database belongs to deployment {row[0]}, not {self._options.deployment}"
+            raise Misconfigured("database_other_deployment", message)
 
     @contextmanager
     def _term(self, lease: Lease) -> Iterator[None]:
@@ -233,8 +252,8 @@ class _Relay:
         if self._ready:
             return
         self._ready = True
-        if self._options.state_file is not None:
-            write_state(self._options.state_file, {"pid": os.getpid(), "metrics_url": self._metrics_url})
+        state = {"pid": os.getpid(), "metrics_url": self._metrics_url}
+        say_ready(state, state_file=self._options.state_file, announce=self._options.announce)
         _log.info("relay_ready", metrics_url=self._metrics_url)
 
     def _note(self, failure: Failure) -> None:

@@ -94,6 +94,7 @@ class Session:
         self._open: dict[int, _OpenLane] = {}
         self._states: dict[int, str] = {}
         self._look_at: dict[int, float] = {}
+        self._unsettled: set[int] = set()
 
     def open(self) -> None:
         """Fence former relays, then look where each lane stands.
@@ -176,6 +177,8 @@ class Session:
         row, verdict = inspected.row, inspected.verdict
         self._open.pop(row.lane, None)
         self._batches.forget(row.lane)
+        was_unsettled = row.lane in self._unsettled
+        self._unsettled.discard(row.lane)
         self._states[row.lane] = row.state
         self._look_at[row.lane] = self._clock() + LOOK_AGAIN_SECONDS
         match verdict:
@@ -185,7 +188,9 @@ class Session:
                 self._stop(row, verdict)
             case Unsettled():
                 self._look_at[row.lane] = self._clock() + UNSETTLED_SECONDS
-                _log.warning("lane_unsettled", lane=row.lane, detail=verdict.detail)
+                self._unsettled.add(row.lane)
+                if not was_unsettled:
+                    _log.warning("lane_unsettled", lane=row.lane, detail=verdict.detail)
             case _:
                 assert_never(verdict)
 

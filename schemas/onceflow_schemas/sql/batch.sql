@@ -11,6 +11,21 @@ SELECT set_config('lock_timeout', %(lock_timeout)s, true);
 SELECT set_config('lock_timeout', %(lock_timeout)s, true),
        set_config('transaction_timeout', %(transaction_timeout)s, true);
 
+-- name: session_reset
+-- What a handler SET outlives its event and, without LOCAL, the transaction: search_path, time limits, durability.
+RESET ALL;
+
+-- name: session_reset_role
+-- RESET ALL leaves the role alone.
+RESET ROLE;
+
+-- name: session_reset_authorization
+RESET SESSION AUTHORIZATION;
+
+-- name: session_check
+-- A transaction that a handler made read only cannot be made writable again.
+SELECT onceflow.ensure(current_setting('transaction_read_only') = 'off', 'OF002', 'a handler made the batch read only');
+
 -- name: guard_open
 -- The deferred reference of this row makes every COMMIT fail until the tail deletes it.
 INSERT INTO onceflow.batch_guard (id, must_be_gone) VALUES (%(guard)s, -%(guard)s);

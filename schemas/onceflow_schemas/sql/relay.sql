@@ -45,6 +45,8 @@ SELECT seq, ce_id FROM onceflow.outcome WHERE lane = %(lane)s AND seq BETWEEN %(
 
 -- name: outcome_page
 -- The next rows of a lane, bounded in number and in bytes: a row is taken while those before it are below the limit.
+-- Sequences are dense, so the number is bounded by the sequence and not by LIMIT: with LIMIT and old statistics the
+-- server sorted the whole backlog for each page.
 -- octet_length of a stored value does not fetch it.  Texts are made into their final bytes here: the server does it
 -- five times faster than the relay, and beside it.  Index: primary key of outcome (its order is the order of commits).
 SELECT lane, seq, convert_to(outcome_id::text, 'UTF8'), revision, convert_to(ce_id::text, 'UTF8'), type,
@@ -53,12 +55,8 @@ SELECT lane, seq, convert_to(outcome_id::text, 'UTF8'), revision, convert_to(ce_
 FROM (
     SELECT outcome.*,
            sum(octet_length(value)) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) - octet_length(value) AS bytes_before
-    FROM (
-        SELECT * FROM onceflow.outcome
-        WHERE lane = %(lane)s AND seq > %(after_seq)s
-        ORDER BY seq
-        LIMIT %(rows_max)s
-    ) AS outcome
+    FROM onceflow.outcome
+    WHERE lane = %(lane)s AND seq > %(after_seq)s AND seq <= %(after_seq)s::bigint + %(rows_max)s
 ) AS page
 WHERE bytes_before < %(bytes_max)s
 ORDER BY seq;
