@@ -12,7 +12,7 @@ VENV := .venv
 ARGS :=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed.stamp
-COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-annotate --quiet --custom-compile-command "make requirements"
 
 export PYTHON UV
@@ -66,8 +66,10 @@ bench-requirements: ## pin the bench's peers anew; newer versions: make bench-re
 
 requirements: ## pin anew after a change of pyproject.toml; newer versions: make requirements ARGS=--upgrade
 	@$(UV) --version >/dev/null 2>&1 || { echo 'make requirements needs uv (it pins for every Python and platform at once). Fix: pip install uv' >&2; exit 1; }
-	$(COMPILE) --all-extras $(ARGS) --output-file requirements/dev.txt
-	$(COMPILE) --constraints requirements/dev.txt --output-file requirements/runtime.txt
+	$(COMPILE) --all-extras $(ARGS) --output-file requirements/dev.txt pyproject.toml
+	$(COMPILE) --constraints requirements/dev.txt --output-file requirements/runtime.txt pyproject.toml
+	sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml | \
+		$(COMPILE) --constraints requirements/dev.txt --output-file requirements/build.txt -
 
 clean: ## remove the environment and caches; .onceflow/ holds your data and stays
 	rm -rf '$(VENV)' bench/.venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
