@@ -25,7 +25,7 @@ GRANT SELECT, INSERT, DELETE ON onceflow.batch_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.suspect TO onceflow_processor;
 
 -- Relay: hands out no sequence, changes no outcome.
-GRANT SELECT ON onceflow.outcome TO onceflow_relay;
+GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;
 GRANT SELECT, INSERT, UPDATE ON onceflow.lease TO onceflow_relay;
 GRANT SELECT, UPDATE (published_seq, state, detail) ON onceflow.lane TO onceflow_relay;
 

@@ -131,12 +131,18 @@ def _relay(settings: Settings) -> Iterator[_Need]:
 
 
 def _operator(settings: Settings) -> Iterator[_Need]:
+    deployment, outcomes = _deployment(settings), settings.topics.outcomes
     own, *foreign = settings.topics.events
-    for topic in (own, settings.topics.outcomes):
-        why = "makes the topic and raises what is set too low (onceflow topics)"
-        yield _Need("topic", topic, ("CREATE", "DESCRIBE", "ALTER_CONFIGS"), why)
+    why = "makes the topic and raises what is set too low (topics); looks at records and positions (progress)"
+    yield _Need("topic", own, ("READ", "CREATE", "ALTER_CONFIGS"), why)
     for topic in foreign:
-        yield _Need("topic", topic, ("DESCRIBE", "DESCRIBE_CONFIGS"), "sees the topic, which others made")
+        yield _Need("topic", topic, ("READ", "DESCRIBE_CONFIGS"), "looks at records and positions (progress)")
+    yield _Need("group", processor_group(deployment), ("DESCRIBE",), "looks at records and positions (progress)")
+    why = "makes the topic and raises what is set too low (topics); compares lanes with it (lanes)"
+    yield _Need("topic", outcomes, ("READ", "CREATE", "ALTER_CONFIGS"), why)
+    why = "opens a lane again in the relay's place (lanes resume)"
+    yield _Need("transactional_id", transactional_id(deployment, outcomes), ("WRITE",), why)
+    yield _Need("group", relay_group(deployment), ("READ",), why)
 
 
 def _deployment(settings: Settings) -> str:

@@ -14,9 +14,11 @@ from psycopg import sql
 from onceflow_schemas.sql import queries
 from tests.clusters.database_roles import ROLES, address_of, make_roles, run_file
 from tests.clusters.installation import Installation
+from tests.producer.bridge_process import wait_until
 
 MIGRATOR, PROCESSOR, RELAY, OPERATOR, READER = ROLES
 NOT_PERMITTED = "42501"
+READY_SECONDS = 30.0
 LEDGER = ("inbox", "outcome", "fact", "quarantine", "audit")
 BOOKS = ("books_exist", "applied", "applied_with_checksums")
 
@@ -34,6 +36,7 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
             "limits", "lease_acquire", "lease_renew", "lease_release", "lanes", "lane_ids", "lane_ids_between",
             "outcome_page", "mark_published", "set_lane_state",
         ),
+        "start": ("safety", "deployment"),
         "migrate": BOOKS,
     },
     OPERATOR: {
@@ -146,6 +149,18 @@ def test_what_is_not_needed_is_refused(place: Installation, role: str, statement
     with psycopg.connect(address, autocommit=True) as connection, pytest.raises(psycopg.Error) as refused:
         connection.execute(statement.encode())
     assert refused.value.sqlstate == NOT_PERMITTED
+
+
+def test_a_relay_without_a_right_says_so_and_waits(place: Installation) -> None:
+    """Rights may be given later, as after a migration: it goes on by itself then."""
+    relay = address_of(RELAY, place.database_url)
+    with psycopg.connect(place.database_url, autocommit=True) as owner:
+        owner.execute("REVOKE ALL ON onceflow.lane FROM onceflow_relay")
+        with place.started("relay", DATABASE_URL=relay) as part:
+            line = part.wait_for_code("database_unavailable")
+            assert line["message"] == "PostgreSQL refuses: permission denied for table lane"
+            run_file(address_of(MIGRATOR, place.database_url), "grants.sql")
+            wait_until(part.state_file.exists, within_seconds=READY_SECONDS, why=part.text())
 
 
 def test_nobody_but_the_owner_may_delete_from_any_table_but_the_two_that_are_no_ledger(place: Installation) -> None:
