@@ -27,19 +27,20 @@ _Shapes = dict[str, tuple[str, int]]
 
 
 def read_positions(
-    connection: psycopg.Connection[Any], *, kafka: Mapping[str, object], topics: Sequence[str]
+    connection: psycopg.Connection[Any], *, kafka: Mapping[str, object], group: str, topics: Sequence[str]
 ) -> tuple[list[Reported], Failure | None]:
     """Return a row for each position and each partition without one, and the failure when Kafka could not be asked.
 
     Args:
         connection: idle; left idle.
         kafka: librdkafka properties.
+        group: the processors' group, which is not joined.
         topics: the event topics of the settings.
     """
     with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
         stored = cursor.execute(queries("operating")["positions"]).fetchall()
     try:
-        cluster, shapes, bounds = _ask_kafka(kafka, topics)
+        cluster, shapes, bounds = _ask_kafka(kafka, group=group, topics=topics)
     except Failure as failure:
         return [report(_row(one), None, current_id=None) for one in stored], failure
     rows = list(_reported(stored, cluster=cluster, shapes=shapes, bounds=bounds))
@@ -47,12 +48,14 @@ def read_positions(
     return rows, None
 
 
-def _ask_kafka(kafka: Mapping[str, object], topics: Sequence[str]) -> tuple[str, _Shapes, dict[Partition, LogBounds]]:
+def _ask_kafka(
+    kafka: Mapping[str, object], *, group: str, topics: Sequence[str]
+) -> tuple[str, _Shapes, dict[Partition, LogBounds]]:
     admin = admin_client(kafka)
     cluster = cluster_id(admin)
     shapes = {name: (one.topic_id, one.partitions) for name, one in describe_topics(admin, topics).items()}
     bounds = {}
-    with LogReader(kafka, deadline_seconds=LOOK_SECONDS_MAX) as reader:
+    with LogReader(kafka, group=group, deadline_seconds=LOOK_SECONDS_MAX) as reader:
         for topic, (_, partitions) in shapes.items():
             for number in range(partitions):
                 partition = Partition(topic, number)

@@ -6,7 +6,7 @@ Rule: it commits nothing and joins no group, so a look disturbs no processor; ev
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from types import TracebackType
@@ -24,8 +24,6 @@ from onceflow_schemas.fingerprint import record_fingerprint
 
 ASK_SECONDS_MAX: Final = 5.0
 POLL_SECONDS: Final = 0.2
-GROUP: Final = "onceflow.operator"
-"""Librdkafka wants a name; no group of this name ever exists."""
 _EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - the library's names of its local errors begin so.
 
 
@@ -34,12 +32,13 @@ class LogReader:
 
     Args:
         kafka: the operator's librdkafka properties.
+        group: a name that the client wants to have; it is not joined, but the broker may ask for the right to it.
         deadline_seconds: for everything that is done with it together.
     """
 
-    def __init__(self, kafka: Mapping[str, object], *, deadline_seconds: float) -> None:
+    def __init__(self, kafka: Mapping[str, object], *, group: str, deadline_seconds: float) -> None:
         self._refusals = Refusals()
-        self._consumer: Consumer = open_reader(kafka, group=GROUP, isolation="read_committed", refusals=self._refusals)
+        self._consumer: Consumer = open_reader(kafka, group=group, isolation="read_committed", refusals=self._refusals)
         self._give_up_at = time.monotonic() + deadline_seconds
 
     def __enter__(self) -> Self:
@@ -90,7 +89,7 @@ class LogReader:
             return None
         return record_fingerprint(offset=last.offset, timestamp_ms=last.timestamp_ms, key=last.key, value=last.value)
 
-    def records(self, partition: Partition, first: int, *, end: int) -> Iterator[Record]:
+    def records(self, partition: Partition, first: int, *, end: int) -> Generator[Record]:
         """Yield the records with offsets from ``first`` to before ``end``; ends also at the end of the log.
 
         Raises:

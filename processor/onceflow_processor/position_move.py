@@ -106,7 +106,7 @@ def effect(move: Move, counted: Counted) -> str:
             text = f"offsets {move.first} to {move.end - 1} are read again ({counts}; these take no effect again)"
             if not counted.records:
                 text = f"the position goes back from {move.end} to {move.next_offset}, where the log has nothing to read again"
-        case "skip" | "begin":
+        case _:
             text = f"offsets {move.first} to {move.end - 1} are skipped ({counts})"
             if move.first == move.end:
                 text = f"the partition is read from {move.next_offset} on, nothing is skipped"

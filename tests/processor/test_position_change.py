@@ -234,7 +234,7 @@ def test_what_changed_since_the_look_is_not_overwritten(make_road: MakeRoad) -> 
 
 def _looked(road: Road, connection: psycopg.Connection[Any], offset: int) -> Looked:
     kafka = {"bootstrap.servers": road.bootstrap}
-    with LogReader(kafka, deadline_seconds=30) as reader:
+    with LogReader(kafka, group="test.reader", deadline_seconds=30) as reader:
         return look(
             connection,
             admin=admin_client(kafka),

@@ -88,8 +88,10 @@ def test_a_new_topic_read_from_its_beginning_loses_nothing() -> None:
             25,
             20,
             Counted(),
-            "the position goes back from 25 to 20, where the log has nothing to read again; 5 of these offsets are not in"
-            " the log",
+            (
+                "the position goes back from 25 to 20, where the log has nothing to read again;"
+                " 5 of these offsets are not in the log"
+            ),
         ),
         (4, 10, Counted(), "offsets 4 to 9 are skipped (no records); 6 of these offsets are not in the log"),
         (

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Positions of the event topics' partitions.", no_args_is_help=True, rich_markup_mode=None)
 
+SHOW_NEEDS = ("deployment.id", "kafka.bootstrap.servers", "database.url")
 SET_NEEDS = ("deployment.id", "attestation.keys", "kafka.bootstrap.servers", "database.url")
 LOOK_SECONDS_MAX = 300.0
 """For reading and counting a whole range."""
@@ -30,15 +31,22 @@ def show(
 ) -> None:
     """Show how far each partition is done, and what it needs when it stands still."""
     from onceflow.database import session
+    from onceflow.kafka_names import processor_group
     from onceflow.position_overview import read_positions
     from onceflow.settings import load_settings
     from onceflow_processor.schema_check import check_schema
 
     sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments)
-    settings = load_settings(sources, needs=("kafka.bootstrap.servers", "database.url")).settings
+    settings = load_settings(sources, needs=SHOW_NEEDS).settings
+    assert settings.deployment.id is not None, "it is among SHOW_NEEDS"
     with session(settings.database.url.get_secret_value(), role="progress") as connection:
         check_schema(connection)
-        found, failure = read_positions(connection, kafka=settings.kafka.properties, topics=settings.topics.events)
+        found, failure = read_positions(
+            connection,
+            kafka=settings.kafka.for_consumer(),
+            group=processor_group(settings.deployment.id),
+            topics=settings.topics.events,
+        )
     _write_rows(found, as_json=as_json)
     if failure is not None:
         raise failure
@@ -71,6 +79,7 @@ def set_position(
     if not reason.strip():
         raise typer.BadParameter("--reason needs some words: they are kept in the audit")
     from onceflow.database import session
+    from onceflow.kafka_names import processor_group
     from onceflow.operator_name import operator_name
     from onceflow.settings import load_settings
     from onceflow_processor import position_change
@@ -86,7 +95,8 @@ def set_position(
     epoch = None
     with session(settings.database.url.get_secret_value(), role="progress") as connection:
         check_schema(connection)
-        with LogReader(settings.kafka.for_consumer(), deadline_seconds=LOOK_SECONDS_MAX) as reader:
+        group = processor_group(settings.deployment.id)
+        with LogReader(settings.kafka.for_consumer(), group=group, deadline_seconds=LOOK_SECONDS_MAX) as reader:
             looked = position_change.look(
                 connection,
                 admin=admin_client(settings.kafka.properties),
