@@ -18,7 +18,7 @@ from onceflow_schemas.event_record import OutgoingRecord, build_event
 DEPLOYMENT = "bench"
 ACCOUNT = "acct_bench"
 ENDPOINT = "bench"
-ATTESTATION_KEY = AttestationKey("bench", b"bench-attestation-secret-of-32-bytes-or-more")
+ATTESTATION_KEY = AttestationKey("bench", bytes(range(100, 132)))
 WEBHOOK_SECRET = "whsec_bench_secret_of_the_endpoint"  # noqa: S105 - made up
 TEMPLATES_MAX = 3_000
 """So many different bodies; more events are copies of them with other ids."""

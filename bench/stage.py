@@ -129,7 +129,7 @@ class Stage:
             "deployment.id": DEPLOYMENT,
             "stripe.account": ACCOUNT,
             "stripe.webhook_secret": f"{ENDPOINT}={WEBHOOK_SECRET}",
-            "attestation.keys": f"{ATTESTATION_KEY.id}={ATTESTATION_KEY.secret.decode()}",
+            "attestation.keys": f"{ATTESTATION_KEY.id}={ATTESTATION_KEY.secret.hex()}",
             "kafka.bootstrap.servers": self.bootstrap,
             "database.url": database_url,
             "topics.events": (road.events,),

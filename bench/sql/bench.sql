@@ -35,10 +35,7 @@ SELECT coalesce(sum(next_offset), 0)::bigint FROM onceflow.progress;
 SELECT count(*) FROM bench.event;
 
 -- name: quarantined
-SELECT count(*) FROM onceflow.quarantine;
-
--- name: outcomes
-SELECT count(*) FROM onceflow.outcome;
+SELECT count(*), min(code || ': ' || detail) FROM onceflow.quarantine;
 
 -- name: facts_of_others
 -- Facts that events of long ago have claimed.
