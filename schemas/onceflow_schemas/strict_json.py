@@ -58,24 +58,27 @@ def read_strictly(body: bytes) -> Document:
         written = orjson.dumps(value)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return _read_slowly(body)
-    if not _is_same(written, body) or (b"\\" in body and _NUL_ESCAPE in body) or _may_be_too_deep(value, written):
+    # Most bodies have no escape at all, and a look for one byte is ten times as fast as one for six.
+    has_escapes = b"\\" in body
+    same = written == body or _is_same(written, body, has_escapes=has_escapes)
+    if not same or (has_escapes and _NUL_ESCAPE in body) or _may_be_too_deep(value, written):
         return _read_slowly(body)
     return Document(value)
 
 
-def _is_same(written: bytes, body: bytes) -> bool:
+def _is_same(written: bytes, body: bytes, *, has_escapes: bool) -> bool:
     """Compare with what may be spelled in two ways left aside: white space, and three letters as escapes.
 
     Both may be left aside inside texts too, because neither changes how many members an object has: a body has as many
     as what was read from it only when no key stands twice.  Stripe writes an empty object over two lines, which no
     option of orjson does, and ``&`` in URLs as an escape.
     """
-    if written == body:
-        return True
     packed = body.translate(None, _SPACE)
-    if b"\\u00" in packed:
+    if has_escapes:
         for escape, letter in _HARMLESS_ESCAPES:
             packed = packed.replace(escape, letter)
+            if b"\\" not in packed:
+                break
     return written.translate(None, _SPACE) == packed
 
 
