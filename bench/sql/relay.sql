@@ -16,7 +16,11 @@ SELECT lane, seq, text::uuid, 1, text::uuid, 'payment.succeeded', 'pi_' || left(
 FROM made;
 
 -- name: unpublished
-SELECT coalesce(sum(head_seq - published_seq), 0)::bigint FROM onceflow.lane;
+SELECT EXISTS (SELECT FROM onceflow.lane WHERE published_seq < head_seq);
+
+-- name: analyse
+-- In the transaction that fills: without numbers the server would sort the whole table for each page of the usual relay.
+ANALYZE onceflow.outcome, bench.outcome;
 
 -- name: copy_for_polling
 -- The same outcomes in the table of the usual relay.
@@ -28,7 +32,7 @@ ORDER BY outcome.seq;
 
 -- name: unsent
 -- Index: outcome_unsent.
-SELECT count(*) FROM bench.outcome WHERE sent_at IS NULL;
+SELECT EXISTS (SELECT FROM bench.outcome WHERE sent_at IS NULL);
 
 -- name: rows
 SELECT lane, seq, outcome_id, revision, ce_id, type, key, value, headers, cause, withheld, created_at
