@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from onceflow_processor.handoff import Assigned, Command, Done, Handoff, Read, Renew, Revoked, Stopped
 from onceflow_processor.kafka_client import consumer_properties
@@ -248,7 +248,11 @@ class ConsumeThread(threading.Thread):
                 consumer.seek(place)
                 break
             except KafkaException as error:
-                if error.args[0].code() != _STATE or time.monotonic() > give_up_at:
+                if error.args[0].code() == _STATE and time.monotonic() > give_up_at:
+                    # After an error of its own, such as an offset out of range, the client never lets it be sought again.
+                    self._count("seek_failed")
+                    raise
+                if error.args[0].code() != _STATE:
                     log.warning("seek_failed", partition=str(partition), detail=str(error.args[0]))
                     self._held[partition] = self._fresh()
                     return
@@ -288,8 +292,9 @@ class ConsumeThread(threading.Thread):
 
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         # Paused until the worker has taken the position over, and then sought.  The offset here is never read from,
-        # but without one the client would ask for the group's, find none, and leave the partition in error.
-        consumer.incremental_assign([TopicPartition(place.topic, place.partition, 0) for place in given])
+        # but without one the client would ask for the group's, find none, and leave the partition in error.  So it would
+        # with 0 where retention has passed that: a fetch may be on its way before the pause.  The end always exists.
+        consumer.incremental_assign([TopicPartition(place.topic, place.partition, OFFSET_END) for place in given])
         if given:
             consumer.pause(given)
         for place in given:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import uuid
@@ -137,6 +138,26 @@ def test_records_that_retention_took_are_accepted_by_name_while_the_processor_ru
         assert "7 offsets before 12" in refused["error"]["message"]
         set_position(road, "--earliest", "--accept-loss", "--execute")
         road.wait_for_events(8)
+    assert road.stopped() == {}
+
+
+def test_records_that_go_while_they_are_read_stop_the_partition_until_a_person_decides(make_road: MakeRoad) -> None:
+    """The client never reads on after an offset out of range, so the processor needs a new one; nobody restarts it."""
+    road = make_road()
+    road.publish(ids("a", 5))
+    with road.processor() as process:
+        road.wait_for_events(5)
+        process.send_signal(signal.SIGSTOP)
+        # The fetch that waits at the broker is answered with the first of these; the next one comes too late.
+        road.publish(ids("b", 3))
+        road.publish(ids("c", 20))
+        admin = AdminClient({"bootstrap.servers": road.bootstrap})
+        for future in admin.delete_records([TopicPartition(road.events, 0, 20)]).values():
+            future.result(10)
+        process.send_signal(signal.SIGCONT)
+        wait_until(lambda: road.stopped() == {0: "offset_out_of_range"}, "the partition is stopped")
+        set_position(road, "--earliest", "--accept-loss", "--execute")
+        wait_until(lambda: set(ids("c", 20)[12:]) <= set(road.states()), "what is left is processed")
     assert road.stopped() == {}
 
 
