@@ -48,6 +48,9 @@ SMALL = Figure("small", "how much it keeps", 1.0, at_most=True, unit="MiB")
 SEEN = Figure("seen", "only reported", unit="ms")
 
 
+@pytest.mark.timeout(
+    600
+)  # 40 seconds of CPU in 25 starts of processes: on a machine that does other work they take their time
 def test_every_figure_gives_a_number(services: EmbeddedServices, tmp_path: Path) -> None:
     stage = Stage(
         folder=tmp_path,
