@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import structlog
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from onceflow_processor.handoff import Assigned, Command, Done, Handoff, Read, Renew, Revoked, Stopped
 from onceflow_processor.kafka_client import consumer_properties
@@ -166,6 +166,9 @@ class ConsumeThread(threading.Thread):
         held, offset = self._held.get(partition), message.offset()
         if held is None or held.begin is None or offset is None or offset <= held.last_offset:
             return None
+        if offset < held.begin.offset:  # The client has not sought, whatever it said.
+            self._begin_anew(consumer, partition)
+            return None
         held.last_offset = offset
         record = Record(
             partition=partition,
@@ -292,9 +295,9 @@ class ConsumeThread(threading.Thread):
 
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
         # Paused until the worker has taken the position over, and then sought.  The offset here is never read from,
-        # but without one the client would ask for the group's, find none, and leave the partition in error.  So it would
-        # with 0 where retention has passed that: a fetch may be on its way before the pause.  The end always exists.
-        consumer.incremental_assign([TopicPartition(place.topic, place.partition, OFFSET_END) for place in given])
+        # but without one the client would ask for the group's, find none, and leave the partition in error; so it would
+        # with 0 where the log begins later.  The end would do, but whatever went wrong then would skip records.
+        consumer.incremental_assign([TopicPartition(place.topic, place.partition, OFFSET_BEGINNING) for place in given])
         if given:
             consumer.pause(given)
         for place in given:
@@ -393,7 +396,5 @@ class ConsumeThread(threading.Thread):
 
 def _partition_of(message: Message) -> Partition:
     topic, number = message.topic(), message.partition()
-    if topic is None or number is None:
-        detail = "a message of the consumer has a topic and a partition"
-        raise AssertionError(detail)
+    assert topic is not None and number is not None, "a message has both"  # noqa: PT018 - one fact
     return Partition(topic, number)
