@@ -39,7 +39,9 @@ pg_cancel_backend), idle or transaction timeout."""
 _POOLED = frozenset({"42P05", "26000"})
 """A prepared statement that exists already, or no longer: a pooler gave us a server connection of somebody else."""
 
-_AWAY = _POOLED | frozenset({"25006", "53000", "53100", "53200", "53300", "53400", "57P01", "57P02", "57P03", "57P04", "57P05"})
+_AWAY = _POOLED | frozenset(
+    {"25006", "53000", "53100", "53200", "53300", "53400", "57P01", "57P02", "57P03", "57P04", "57P05"}
+)
 """Read-only, disk full, out of memory, too many connections, shutdown, crash, cannot connect now."""
 
 _AWAY_CLASSES = ("08", "58", "XX")
