@@ -147,6 +147,9 @@ class BatchRunner:
         if failure.fault.code == "handler_timeout":
             self._spoil()
             raise ConnectionSpoiled from failure
+        if self._connection.closed:
+            self._facts.roll_back()
+            raise ConnectionSpoiled from failure
         self._roll_back()
 
     def _after_error(

@@ -186,6 +186,7 @@ class HandlerRun:
 
     def _refuse(self, item: Item, handler: Handler, error: BaseException) -> None:
         """Turn what a handler raised into a fault of its event, unless the database or the moment is at fault."""
+        self._check_not_closed(item, handler)
         meaning = meaning_of(error)
         canceled = getattr(error, "sqlstate", None) == _STATEMENT_CANCELED
         if self._connection.closed or meaning is Meaning.AWAY or (meaning is Meaning.RERUN and not canceled):
@@ -203,10 +204,16 @@ class HandlerRun:
         if status == TransactionStatus.INTRANS:
             return
         self._facts.give_back(effects.facts)
+        self._check_not_closed(item, handler)
         if status == TransactionStatus.INERROR:
             detail = "the handler swallowed an SQL error, so its transaction is lost"
             raise HandlerFailed(item, Fault("handler_failed", detail, handler.name))
         raise HandlerFailed(item, _broke(handler), final=True)
+
+    def _check_not_closed(self, item: Item, handler: Handler) -> None:
+        """A handler that closed the connection is at fault; one whose server went away is not."""
+        if self._connection.closed and not self._connection.broken:
+            raise HandlerFailed(item, _broke(handler), final=True)
 
     def _check_time(self, item: Item, *, is_first: bool) -> None:
         if is_first:

@@ -28,3 +28,14 @@ def database_sleeps(_event: Event, tx: Tx) -> None:
 def spins(_event: Event, _tx: Tx) -> None:
     while True:
         pass
+
+
+@handlers.on("test.close")
+def closes(event: Event, tx: Tx) -> None:
+    tx.connection.close()
+    tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, 0)", [event.id])
+
+
+@handlers.on("test.close_quietly")
+def closes_quietly(_event: Event, tx: Tx) -> None:
+    tx.connection.close()
