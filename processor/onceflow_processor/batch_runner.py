@@ -147,10 +147,9 @@ class BatchRunner:
         if failure.fault.code == "handler_timeout":
             self._spoil()
             raise ConnectionSpoiled from failure
-        if self._connection.closed:
-            self._facts.roll_back()
-            raise ConnectionSpoiled from failure
         self._roll_back()
+        if self._connection.closed:
+            raise ConnectionSpoiled from failure
 
     def _after_error(
         self, error: Exception, part: list[Item], attempt: Attempt, end: BatchEnd

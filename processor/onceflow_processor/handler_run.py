@@ -16,7 +16,7 @@ from typing import Any, cast
 import psycopg
 import structlog
 from psycopg import Connection
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from onceflow_processor.admission import Fault, Item
 from onceflow_processor.deadline import Deadline, HandlerDeadline
@@ -200,6 +200,11 @@ class HandlerRun:
 
     def _check_transaction(self, item: Item, handler: Handler, effects: Effects) -> None:
         """A handler that swallowed its own SQL error, or ended the transaction, must not pass as successful."""
+        if self._connection.pgconn.pipeline_status != PipelineStatus.OFF:
+            # Whatever is still on its way in the handler's pipeline would mix with ours.
+            self._facts.give_back(effects.facts)
+            self._connection.close()
+            raise HandlerFailed(item, _broke(handler), final=True)
         status = self._connection.info.transaction_status
         if status == TransactionStatus.INTRANS:
             return

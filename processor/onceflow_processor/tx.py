@@ -16,6 +16,7 @@ from psycopg.rows import dict_row
 from psycopg.sql import SQL, Composed
 
 from onceflow_processor.effects import FACTS_PER_EVENT_MAX, Effects, FactKey, fact_key, make_outcome
+from onceflow_processor.lent_connection import LentConnection, lend
 from onceflow_schemas.failure import Refused
 
 _SETTING = re.compile(rb"^[\s(]*(?:/\*|--|(?:SET|RESET|DISCARD|DO)\b)|set_config|;", re.IGNORECASE)
@@ -42,6 +43,7 @@ class Tx:
         "_facts",
         "_handler",
         "_lane_count",
+        "_lent",
         "_value_bytes_max",
         "may_have_set",
     )
@@ -64,14 +66,17 @@ class Tx:
         self._facts = facts
         self._lane_count = lane_count
         self._value_bytes_max = value_bytes_max
+        self._lent: LentConnection | None = None
         # Whether the handler may have changed settings of the session, which its neighbours must not inherit.
         self.may_have_set = False
 
     @property
     def connection(self) -> Connection[Any]:
-        """The psycopg connection, for query builders.  Never commit or roll back on it."""
+        """A psycopg connection in the batch's transaction, for query builders.  Never commit or roll back on it."""
         self.may_have_set = True
-        return self._connection
+        if self._lent is None:
+            self._lent = lend(self._connection)
+        return self._lent
 
     def execute(self, query: Query, parameters: Parameters = None) -> int:
         """Run a statement with ``%s`` or ``%(name)s`` parameters; return the number of rows it touched."""

@@ -8,7 +8,9 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 
+from onceflow_processor.batch_runner import ConnectionSpoiled
 from onceflow_processor.event import Event
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.records import Partition
@@ -389,3 +391,50 @@ def test_a_handler_that_makes_the_batch_read_only_is_found(bench: MakeBench) -> 
     one.run([record(paid(f"evt_{n}", f"in_{n}"), n) for n in range(6)])
     assert one.quarantine() == {3: "handler_broke_transaction"}
     assert len(one.outcomes()) == 5
+
+
+def test_what_a_handler_does_to_its_connection_object_stays_there(bench: MakeBench) -> None:
+    handlers = simple()
+
+    @handlers.on("invoice.paid", name="builder")
+    def builder(event: Event, tx: Tx) -> None:
+        tx.connection.row_factory = dict_row
+        tx.connection.cursor_factory = psycopg.ClientCursor
+        tx.connection.prepare_threshold = 0
+        [row] = tx.connection.execute("SELECT event_id FROM public.ledger WHERE event_id = %s", [event.id]).fetchall()
+        assert row == {"event_id": event.id}
+        with tx.connection.transaction():
+            tx.connection.execute("SELECT 1")
+
+    one = bench(handlers)
+    for start in (0, 5, 10):
+        one.run([record(paid(f"evt_{n}", f"in_{n}"), n) for n in range(start, start + 5)])
+    assert set(one.states().values()) == {"processed"}
+    assert len(one.outcomes()) == 15
+    assert len(one.rows("SELECT * FROM public.ledger")) == 15
+
+
+@pytest.mark.parametrize("leaving", ["pipeline", "copy"])
+def test_what_a_handler_leaves_open_costs_its_own_event_at_most(bench: MakeBench, leaving: str) -> None:
+    handlers = simple()
+
+    @handlers.on("invoice.paid", name="untidy")
+    def untidy(event: Event, tx: Tx) -> None:
+        if event.id != "evt_3":
+            return
+        if leaving == "pipeline":
+            tx.connection.pgconn.enter_pipeline_mode()
+        else:
+            tx.connection.pgconn.exec_(b"COPY public.ledger FROM STDIN")
+
+    one = bench(handlers)
+    records = [record(paid(f"evt_{n}", f"in_{n}"), n) for n in range(6)]
+    try:
+        one.run(records)
+    except ConnectionSpoiled:
+        with psycopg.connect(one.url) as one.connection:
+            one.run_again()
+    states = one.states()
+    assert states.pop("evt_3") == ("quarantined")
+    assert set(states.values()) == {"processed"}
+    assert one.next_offset() == 6
