@@ -20,7 +20,7 @@ from onceflow_processor.admission import Fault, Item
 from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, StrangersFound, look_up_facts
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
-from onceflow_processor.handler_run import BatchTooSlow, HandlerFailed, count_try, log_failure
+from onceflow_processor.handler_run import BatchTooSlow, ConnectionLost, HandlerFailed, count_try, log_failure
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.relay.lane_check import HANDS_OUT
@@ -50,7 +50,7 @@ class ConnectionSpoiled(Exception):
 class BatchEnd:
     """How a batch ended.
 
-    ``positions`` are the new ones of its partitions.  ``held`` names partitions that cannot go on now and the offset
+    ``suspect`` is the item in whose handlers the connection was lost.  ``positions`` are the new ones of its partitions.  ``held`` names partitions that cannot go on now and the offset
     from which: their next record writes to a lane that hands out no sequence (``closed_lanes``: lane -> state).
     """
 
@@ -58,6 +58,7 @@ class BatchEnd:
     held: dict[Partition, int] = field(default_factory=dict)
     closed_lanes: dict[int, str] = field(default_factory=dict)
     counts: list[Counts] = field(default_factory=list)
+    suspect: Item | None = None
 
     def is_open(self, item: Item) -> bool:
         """Return True for an item that is neither done nor held."""
@@ -127,6 +128,10 @@ class BatchRunner:
                 savepoints = True
             except StrangersFound:
                 self._roll_back()
+            except ConnectionLost as lost:
+                self._roll_back()
+                end.suspect = lost.item
+                raise Unavailable("database_unavailable", str(lost)) from lost
             except BatchTooSlow as slow:
                 self._roll_back()
                 at = part.index(slow.item)

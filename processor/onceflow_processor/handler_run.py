@@ -56,6 +56,14 @@ class HandlerFailed(Exception):
         self.final = final
 
 
+class ConnectionLost(Exception):
+    """The connection went away while the handlers of ``item`` ran: its doing, or the database's."""
+
+    def __init__(self, item: Item) -> None:
+        super().__init__("the connection was lost while a handler ran")
+        self.item = item
+
+
 class BatchTooSlow(Exception):
     """The handlers took longer than a batch may; it is cut before ``item``."""
 
@@ -187,9 +195,11 @@ class HandlerRun:
     def _refuse(self, item: Item, handler: Handler, error: BaseException) -> None:
         """Turn what a handler raised into a fault of its event, unless the database or the moment is at fault."""
         self._check_not_closed(item, handler)
+        if self._connection.closed:
+            raise ConnectionLost(item) from error
         meaning = meaning_of(error)
         canceled = getattr(error, "sqlstate", None) == _STATEMENT_CANCELED
-        if self._connection.closed or meaning is Meaning.AWAY or (meaning is Meaning.RERUN and not canceled):
+        if meaning is Meaning.AWAY or (meaning is Meaning.RERUN and not canceled):
             raise error
         if self._connection.info.transaction_status == TransactionStatus.IDLE:
             raise HandlerFailed(item, _broke(handler), final=True) from error
@@ -210,6 +220,8 @@ class HandlerRun:
             return
         self._facts.give_back(effects.facts)
         self._check_not_closed(item, handler)
+        if self._connection.closed:
+            raise ConnectionLost(item)
         if status == TransactionStatus.INERROR:
             detail = "the handler swallowed an SQL error, so its transaction is lost"
             raise HandlerFailed(item, Fault("handler_failed", detail, handler.name))

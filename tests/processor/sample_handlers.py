@@ -39,3 +39,8 @@ def closes(event: Event, tx: Tx) -> None:
 @handlers.on("test.close_quietly")
 def closes_quietly(_event: Event, tx: Tx) -> None:
     tx.connection.close()
+
+
+@handlers.on("test.terminate")
+def terminates(_event: Event, tx: Tx) -> None:
+    tx.execute("SELECT pg_terminate_backend(pg_backend_pid())")

@@ -111,7 +111,7 @@ def test_a_handler_that_never_returns_takes_only_its_own_event(make_road: MakeRo
     assert (row["code"], row["event_id"]) == ("handler_timeout", "evt_stuck")
 
 
-@pytest.mark.parametrize("event_type", ["test.close", "test.close_quietly"])
+@pytest.mark.parametrize("event_type", ["test.close", "test.close_quietly", "test.terminate"])
 def test_a_handler_that_closes_the_connection_takes_only_its_own_event(make_road: MakeRoad, event_type: str) -> None:
     road = make_road(partitions=1)
     road.publish(ids("a", 5))
