@@ -175,8 +175,11 @@ class HandlerRun:
             value_bytes_max=self._settings.value_bytes_max,
         )
         self._deadline.arm()
-        call(handler, event, transaction=transaction)
-        self._deadline.disarm()
+        try:
+            call(handler, event, transaction=transaction)
+            self._deadline.disarm()
+        finally:
+            transaction.end()
         return transaction.may_have_set
 
     def _restore_session(self, item: Item, handler: Handler, effects: Effects) -> None:

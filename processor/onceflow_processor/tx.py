@@ -40,6 +40,7 @@ class Tx:
         "_cause",
         "_connection",
         "_effects",
+        "_ended",
         "_facts",
         "_handler",
         "_lane_count",
@@ -67,12 +68,14 @@ class Tx:
         self._lane_count = lane_count
         self._value_bytes_max = value_bytes_max
         self._lent: LentConnection | None = None
+        self._ended = False
         # Whether the handler may have changed settings of the session, which its neighbours must not inherit.
         self.may_have_set = False
 
     @property
     def connection(self) -> Connection[Any]:
         """A psycopg connection in the batch's transaction, for query builders.  Never commit or roll back on it."""
+        self._refuse_after_end()
         self.may_have_set = True
         if self._lent is None:
             self._lent = lend(self._connection)
@@ -95,8 +98,20 @@ class Tx:
         with self._connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(_plain(query), parameters).fetchall()
 
+    def end(self) -> None:
+        """The handler has ended: whoever kept this object (a thread, a cache) can do nothing more with it."""
+        self._ended = True
+        if self._lent is not None:
+            # Without it every use of the kept connection fails, instead of writing into another event's transaction.
+            del self._lent.pgconn
+
+    def _refuse_after_end(self) -> None:
+        if self._ended:
+            raise Refused("effect_refused", "this tx belongs to a handler that has ended; ask for everything inside it")
+
     def _watch(self, query: Query) -> None:
         """Notice a statement that may change settings; one hidden in a function of the database is not seen."""
+        self._refuse_after_end()
         text = query.encode() if isinstance(query, str) else query
         if not isinstance(text, bytes) or _SETTING.search(text) is not None:
             self.may_have_set = True
@@ -112,6 +127,7 @@ class Tx:
         Raises:
             Refused: ``outcome_refused``: the type, key, data or size is not allowed.
         """
+        self._refuse_after_end()
         made = make_outcome(
             self._effects,
             cause=self._cause,
@@ -136,6 +152,7 @@ class Tx:
         Raises:
             Refused: ``effect_refused``: the namespace or key is empty, no text, or too long.
         """
+        self._refuse_after_end()
         if len(self._effects.facts) >= FACTS_PER_EVENT_MAX:
             raise Refused("effect_refused", f"one event may claim at most {FACTS_PER_EVENT_MAX} facts")
         wanted = fact_key(namespace, key)

@@ -15,7 +15,7 @@ from onceflow_processor.event import Event
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.records import Partition
 from onceflow_processor.tx import Tx
-from onceflow_schemas.failure import LeaseLost, Unavailable
+from onceflow_schemas.failure import LeaseLost, Refused, Unavailable
 from tests.processor.conftest import TOPIC, Bench, event_body, record
 
 MakeBench = Callable[[Handlers], Bench]
@@ -438,3 +438,44 @@ def test_what_a_handler_leaves_open_costs_its_own_event_at_most(bench: MakeBench
     assert states.pop("evt_3") == ("quarantined")
     assert set(states.values()) == {"processed"}
     assert one.next_offset() == 6
+
+
+def test_a_tx_that_was_kept_is_of_no_use_later(bench: MakeBench) -> None:
+    handlers, kept, refused = Handlers(), list[Tx](), list[str]()
+
+    @handlers.on("invoice.paid")
+    def keep(event: Event, tx: Tx) -> None:
+        for old in kept:
+            for attempt in (
+                lambda: old.outcome("stolen", key="k", data={}),  # noqa: B023 - called at once.
+                lambda: old.execute("INSERT INTO public.ledger (event_id) VALUES ('stolen')"),  # noqa: B023
+                lambda: old.once("stolen", "k"),  # noqa: B023
+                lambda: old.connection.execute("SELECT 1"),  # noqa: B023
+            ):
+                with pytest.raises(Refused):
+                    attempt()
+                refused.append(event.id)
+        kept.append(tx)
+        tx.outcome("own", key=event.object["id"], data={})
+
+    one = bench(handlers)
+    one.run([record(paid("evt_1", "in_1"), 0), record(paid("evt_2", "in_2"), 1)])
+    assert refused == ["evt_2"] * 4
+    assert sorted(one.outcomes()) == [("own", "in_1"), ("own", "in_2")]
+    assert one.rows("SELECT * FROM public.ledger") == []
+
+
+def test_a_connection_that_was_kept_is_of_no_use_later(bench: MakeBench) -> None:
+    handlers, kept = Handlers(), list[psycopg.Connection[Any]]()
+
+    @handlers.on("invoice.paid")
+    def keep(_event: Event, tx: Tx) -> None:
+        for old in kept:
+            with pytest.raises(AttributeError):
+                old.execute("INSERT INTO public.ledger (event_id) VALUES ('stolen')")
+        kept.append(tx.connection)
+
+    one = bench(handlers)
+    one.run([record(paid("evt_1", "in_1"), 0), record(paid("evt_2", "in_2"), 1)])
+    assert set(one.states().values()) == {"processed"}
+    assert one.rows("SELECT * FROM public.ledger") == []
