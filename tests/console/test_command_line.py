@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -38,14 +38,15 @@ def test_help_is_quick_and_names_every_command(tmp_path: Path) -> None:
     times = []
     text = ""
     for _ in range(TRIES):
-        start = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = run("--help", folder=tmp_path)
-        times.append(time.monotonic() - start)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert done.returncode == 0
         text = done.stdout
     for command in ("up", "demo", "bridge", "process", "relay", "migrate", "topics", "outcomes", "config"):
         assert f"\n  {command} " in text
-    # The best of some tries: what is held here is which libraries are loaded, not how busy the machine is.
+    # Processor time, the best of some tries: what is held is what is loaded, not how busy the machine is.
     assert min(times) < HELP_SECONDS_MAX
 
 

@@ -20,7 +20,7 @@ from onceflow.supervisor import ProcessPart, ServicePart, Supervisor, Views
 from onceflow_producer.lifetime import Lifetime
 from onceflow_schemas.failure import Unavailable
 
-LIMIT_SECONDS = 10.0
+LIMIT_SECONDS = 40.0
 
 
 class FakePart:
