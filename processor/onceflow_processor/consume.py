@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import structlog
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from onceflow_processor.handoff import Assigned, Command, Done, Handoff, Read, Renew, Revoked, Stopped
 from onceflow_processor.kafka_client import consumer_properties
@@ -280,9 +280,10 @@ class ConsumeThread(threading.Thread):
             )
 
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
-        # Paused until the worker has taken the position over, and then sought.  The offset here is never read from,
-        # but without one the client would ask for the group's, find none, and leave the partition in error.
-        consumer.incremental_assign([TopicPartition(place.topic, place.partition, 0) for place in given])
+        # Paused until the worker has taken the position over, and then sought.  Nothing is read from the place given
+        # here, but it must exist, because a fetch may begin before the pause: without one the client would ask for the
+        # group's and find none, and offset 0 may be gone; either leaves the partition in an error that no seek mends.
+        consumer.incremental_assign([TopicPartition(place.topic, place.partition, OFFSET_END) for place in given])
         if given:
             consumer.pause(given)
         for place in given:
