@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import structlog
-from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from onceflow_processor.handoff import Assigned, Command, Done, Handoff, Read, Renew, Revoked, Stopped
 from onceflow_processor.kafka_client import consumer_properties
@@ -160,6 +160,10 @@ class ConsumeThread(threading.Thread):
         held, offset = self._held.get(partition), message.offset()
         if held is None or held.begin is None or offset is None or offset <= held.last_offset:
             return None
+        if offset < held.begin.offset:
+            # The client has not followed the seek, whatever it said.
+            self._begin_anew(consumer, partition)
+            return None
         held.last_offset = offset
         record = Record(
             partition=partition,
@@ -241,7 +245,11 @@ class ConsumeThread(threading.Thread):
                 consumer.seek(place)
                 break
             except KafkaException as error:
-                if error.args[0].code() != _STATE or time.monotonic() > give_up_at:
+                if error.args[0].code() == _STATE and time.monotonic() > give_up_at:
+                    # After an error of its own, such as an offset out of range, the client never lets it be sought again.
+                    self._count("seek_failed")
+                    raise
+                if error.args[0].code() != _STATE:
                     log.warning("seek_failed", partition=str(partition), detail=str(error.args[0]))
                     self._held[partition] = self._fresh()
                     return
@@ -280,10 +288,10 @@ class ConsumeThread(threading.Thread):
             )
 
     def _on_assign(self, consumer: Consumer, given: list[TopicPartition]) -> None:
-        # Paused until the worker has taken the position over, and then sought.  Nothing is read from the place given
-        # here, but it must exist, because a fetch may begin before the pause: without one the client would ask for the
-        # group's and find none, and offset 0 may be gone; either leaves the partition in an error that no seek mends.
-        consumer.incremental_assign([TopicPartition(place.topic, place.partition, OFFSET_END) for place in given])
+        # Paused until the worker has taken the position over, and then sought.  The offset here is never read from,
+        # but without one the client would ask for the group's, find none, and leave the partition in error; so it would
+        # with 0 where the log begins later.  The end would do, but whatever went wrong then would skip records.
+        consumer.incremental_assign([TopicPartition(place.topic, place.partition, OFFSET_BEGINNING) for place in given])
         if given:
             consumer.pause(given)
         for place in given:
