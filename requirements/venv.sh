@@ -78,7 +78,12 @@ install_packages() {
         "$uv" pip install --python "$folder/bin/python" --quiet --no-deps --no-build-isolation -e .
     else
         # Without a terminal pip's progress is 300 lines of noise in a log.
-        if [ -t 1 ]; then quiet=; else quiet=--quiet; fi
+        if [ -t 1 ]; then
+            quiet=
+        else
+            quiet=--quiet
+            say "pip says nothing meanwhile; it takes a minute or two"
+        fi
         "$folder/bin/python" -m pip install $quiet --no-input --disable-pip-version-check --require-hashes -r requirements/dev.txt
         "$folder/bin/python" -m pip install --quiet --no-input --disable-pip-version-check --no-deps --no-build-isolation -e .
     fi

@@ -48,7 +48,7 @@ def setting_sources(
         flags: settings by flags of their own, as setting name to (flag, value); a value of None was not given.
 
     Raises:
-        typer.BadParameter: an assignment is not in its form.
+        typer.BadParameter: an assignment is not in its form, or two flags say different things of one setting.
     """
     from onceflow.settings import SettingSources  # noqa: PLC0415 - see the rule of the module
 
@@ -58,7 +58,12 @@ def setting_sources(
         if not equals or "." not in name:
             raise typer.BadParameter(f"--set takes SECTION.NAME=VALUE, not {name!r}")
         given[name.strip()] = (f"--set {name.strip()}", value.strip())
-    given |= {name: (flag, value) for name, (flag, value) in (flags or {}).items() if value is not None}
+    own = {name: (flag, value) for name, (flag, value) in (flags or {}).items() if value is not None}
+    own |= {"stripe.mode": ("--live", "live")} if live else {}
+    for name in own.keys() & given.keys():
+        if str(own[name][1]) != given[name][1]:
+            raise typer.BadParameter(f"{own[name][0]} and {given[name][0]} contradict each other; keep one of them")
+    given |= own
     return SettingSources(flags=given, config=config, kafka_config=kafka_config, live=live)
 
 

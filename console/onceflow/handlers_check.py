@@ -49,7 +49,8 @@ def check_handlers(name: str, *, folder: Path) -> None:
         raise Misconfigured(
             "handlers_not_found", f"{name} cannot be loaded: {how}" + (f"; it said last:{said}" if said else "")
         )
-    raise Misconfigured(error["code"], error["message"], error["hint"], faults=tuple(error.get("faults", ())))
+    code, message, hint = (str(error[name]) for name in ("code", "message", "hint"))
+    raise Misconfigured(code, message, hint, faults=tuple(error.get("faults", ())))
 
 
 def _error(output: str) -> Mapping[str, Any] | None:

@@ -6,6 +6,7 @@ list is one object per line, and a failure is one object too, so that a script r
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,9 +40,12 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console = Console(file=sys.stdout, highlight=False, width=PIPE_COLUMNS)
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+        return
+    text = io.StringIO()
+    Console(file=text, highlight=False, width=PIPE_COLUMNS).print(table)
+    sys.stdout.write("".join(f"{line.rstrip()}\n" for line in text.getvalue().splitlines()))
 
 
 PIPE_COLUMNS = 400

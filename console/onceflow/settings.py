@@ -18,12 +18,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from onceflow.kafka_settings import read_properties, variable_rest
+from onceflow.kafka_settings import likely_property, read_properties, variable_rest
 from onceflow.settings_checks import cross_faults, kafka_settings, missing_faults, value_fault
 from onceflow.settings_model import Settings
 from onceflow.settings_sources import (
     ALIASES,
     CONFIG_VARIABLE,
+    EVERYTHING,
     PREFIX,
     Found,
     Given,
@@ -96,21 +97,22 @@ def read_settings(
 ) -> LoadedSettings:
     """Do what ``load_settings`` does, and return the faults: their settings have defaults then."""
     environment = os.environ if environment is None else environment
-    given, faults = _collected(sources, environment)
+    given, faults, blamed = _collected(sources, environment)
     kafka, kafka_faults = kafka_settings(given)
     settings, bad, value_faults = _validated(given)
     settings = settings.model_copy(update={"kafka": kafka})
-    crossed = cross_faults(settings, live_flag=sources.live, now=datetime.now(UTC))
-    libpq_is_set = any(environment.get(variable) for variable in _LIBPQ_VARIABLES)
-    faults += [
-        *value_faults,
-        *kafka_faults,
-        *(fault.text for fault in crossed if not bad.intersection(fault.names)),
-        *missing_faults(needs, given=given, libpq_is_set=libpq_is_set),
-        *_database_faults(settings, wanted="database.url" in needs),
-        *_transport_faults(settings, environment, needs=needs),
-        *_client_faults(settings, given, wanted="kafka.bootstrap.servers" in needs),
-    ]
+    faults += [*value_faults, *kafka_faults]
+    # Without a file that cannot be read everything else would only be guessed about.
+    if EVERYTHING not in blamed:
+        crossed = cross_faults(settings, live_flag=sources.live, now=datetime.now(UTC))
+        libpq_is_set = any(environment.get(variable) for variable in _LIBPQ_VARIABLES)
+        faults += [
+            *(fault.text for fault in crossed if not bad.intersection(fault.names)),
+            *missing_faults(needs, given=given, blamed=blamed, libpq_is_set=libpq_is_set),
+            *_database_faults(settings, wanted="database.url" in needs),
+            *_transport_faults(settings, environment, needs=needs),
+            *_client_faults(settings, given, wanted="kafka.bootstrap.servers" in needs and "kafka." not in blamed),
+        ]
     return LoadedSettings(settings, given, tuple(faults))
 
 
@@ -174,7 +176,8 @@ def _variable_text(value: Any) -> str:
     return str(value)
 
 
-def _collected(sources: SettingSources, environment: Mapping[str, str]) -> tuple[dict[str, Given], list[str]]:
+def _collected(sources: SettingSources, environment: Mapping[str, str]) -> tuple[dict[str, Given], list[str], set[str]]:
+    """Return the raw values, the faults, and what is blamed by them (see ``Found``)."""
     flags = dict(sources.flags)
     if sources.live:
         flags["stripe.mode"] = ("--live", "live")
@@ -187,7 +190,9 @@ def _collected(sources: SettingSources, environment: Mapping[str, str]) -> tuple
     given: dict[str, Given] = {}
     for source in found:
         given |= source.values
-    return given, [fault for source in found for fault in source.faults]
+    blamed = {name for source in found for name in source.blamed}
+    blamed |= {f"kafka.{likely_property(name[6:])}" for name in given if name.startswith("kafka.")}
+    return given, [fault for source in found for fault in source.faults], blamed
 
 
 def _from_file(named: Path | None, environment: Mapping[str, str]) -> Found:
@@ -198,10 +203,10 @@ def _from_file(named: Path | None, environment: Mapping[str, str]) -> Found:
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        return Found(faults=[f"the settings file {path} cannot be read: {error.strerror}"])
+        return Found(faults=[f"the settings file {path} cannot be read: {error.strerror}"], blamed={EVERYTHING})
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         reason = error if isinstance(error, tomllib.TOMLDecodeError) else "it is not UTF-8 text"
-        return Found(faults=[f"the settings file {path} is not TOML: {reason}"])
+        return Found(faults=[f"the settings file {path} is not TOML: {reason}"], blamed={EVERYTHING})
     return from_table(table, place=str(path))
 
 
@@ -212,7 +217,7 @@ def _from_kafka_config(path: Path | None) -> Found:
         properties = read_properties(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        return Found(faults=[f"the file {path} of --kafka-config cannot be read: {reason}"])
+        return Found(faults=[f"the file {path} of --kafka-config cannot be read: {reason}"], blamed={"kafka."})
     origin = Origin("file", str(path))
     return Found(values={f"kafka.{name}": Given(value, origin) for name, value in properties.items()})
 

@@ -60,17 +60,22 @@ def good_value(name: str) -> str:
     return f"a good value is {str(default).lower() if isinstance(default, bool) else default}"
 
 
-def missing_faults(needs: Collection[str], *, given: Collection[str], libpq_is_set: bool) -> list[str]:
+def missing_faults(
+    needs: Collection[str], *, given: Collection[str], blamed: Collection[str], libpq_is_set: bool
+) -> list[str]:
     """Return a fault for each setting that the command needs and nobody gave.
 
     Args:
         needs: names of settings, or ``kafka.<property>``.
         given: the names that have a value.
+        blamed: names, and sections with their dot, that another fault is about already.
         libpq_is_set: libpq's own variables say where the database is.
     """
     faults = []
     for name in needs:
         if name in given or (name == "database.url" and libpq_is_set):
+            continue
+        if name in blamed or f"{name.partition('.')[0]}." in blamed:
             continue
         variable = next((alias for alias, setting in ALIASES.items() if setting == name), variable_of(name))
         good = "a good value is 127.0.0.1:9092" if name == "kafka.bootstrap.servers" else good_value(name)

@@ -12,6 +12,11 @@ from onceflow.settings import LoadedSettings
 from onceflow.settings_model import setting_names
 from onceflow.settings_sources import is_secret_setting
 
+BROKERS = "kafka.bootstrap.servers"
+"""The only Kafka property that no service can do without."""
+
+NOT_SET = "not set"
+
 
 class ShownSetting(NamedTuple):
     """One row: ``value`` is masked where ``secret`` is true."""
@@ -23,11 +28,13 @@ class ShownSetting(NamedTuple):
 
 
 def shown_settings(loaded: LoadedSettings) -> list[ShownSetting]:
-    """Return a row for each setting in the order of the model, then for each Kafka property that is set.
+    """Return a row for each setting in the order of the model, then for the Kafka properties.
+
+    Of these only what is set is shown, and the one that must be set.
 
     A value that cannot be used is shown as it was given, since a person is looking for the mistake.
     """
-    kafka = sorted(name for name in loaded.given if name.startswith("kafka."))
+    kafka = sorted({BROKERS, *(name for name in loaded.given if name.startswith("kafka."))})
     return [_shown(name, loaded) for name in (*setting_names(), *kafka)]
 
 
@@ -36,10 +43,13 @@ def _shown(name: str, loaded: LoadedSettings) -> ShownSetting:
     secret = is_secret_setting(name)
     if given is not None:
         value, source = given.value, str(given.origin)
+    elif name == BROKERS:
+        return ShownSetting(name, "", NOT_SET, secret=False)
     else:
         section, _, field = name.partition(".")
-        value, source = getattr(getattr(loaded.settings, section), field), "default"
+        value = getattr(getattr(loaded.settings, section), field)
         value = "" if secret else value
+        source = NOT_SET if value in (None, "", ()) else "default"
     if secret:
         return ShownSetting(name, _masked(name, value), source, secret=True)
     return ShownSetting(name, redacted(_text(value)), source, secret=False)

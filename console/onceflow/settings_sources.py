@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -25,6 +25,10 @@ ALIASES: Mapping[str, str] = {
 }
 """Names that other tools use too; the one with our prefix wins over it."""
 
+LIKENESS_MIN = 0.6
+"""How much of two names must be the same for one to be taken for the other, from 0 to 1."""
+
+EVERYTHING = ""
 _FILE_SUFFIX = "_FILE"
 _SERVICE_LINK = re.compile(r"_SERVICE_(?:HOST|PORT)(?:_|$)|_PORT_\d+_(?:TCP|UDP|SCTP)(?:_|$)")
 _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
@@ -51,16 +55,39 @@ class Given:
 
 @dataclass(slots=True)
 class Found:
-    """What one source gave: values by ``section.name`` or ``kafka.<property>``, and faults."""
+    """What one source gave: values by ``section.name`` or ``kafka.<property>``, and faults.
+
+    ``blamed`` are settings that a fault is about although they have no value: ``section.name``, ``section.`` for a
+    whole section, ``EVERYTHING`` for all.  That they are not set only follows from that fault.
+    """
 
     values: dict[str, Given] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
+    blamed: set[str] = field(default_factory=set)
 
 
-def did_you_mean(name: str, known: list[str] | tuple[str, ...]) -> str:
-    """Return ``; did you mean ...?`` for a likely known name, else nothing."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]}?" if close else ""
+def nearest(name: str, known: Collection[str]) -> str | None:
+    """Return the known name that was probably meant, None when none is near enough."""
+    close = difflib.get_close_matches(name, known, n=1, cutoff=LIKENESS_MIN)
+    return close[0] if close else None
+
+
+def likely_setting(name: str) -> str | None:
+    """Return the setting that was probably meant by ``section.name``.
+
+    Within a section that exists only its own names count: what two names have in common must be more than the section.
+    """
+    section, _, field_name = name.partition(".")
+    known = sections().get(section)
+    if known is None:
+        return nearest(name, setting_names())
+    meant = nearest(field_name, known.model_fields) if section != "kafka" else None
+    return None if meant is None else f"{section}.{meant}"
+
+
+def did_you_mean(meant: str | None) -> str:
+    """Return ``; did you mean ...?``, or nothing."""
+    return "" if meant is None else f"; did you mean {meant}?"
 
 
 def is_secret_setting(name: str) -> bool:
@@ -80,7 +107,9 @@ def from_flags(flags: Mapping[str, tuple[str, Any]]) -> Found:
     found = Found()
     for name, (flag, value) in flags.items():
         if name not in setting_names() and not name.startswith("kafka."):
-            found.faults.append(f"{name} ({flag}) is not a setting{did_you_mean(name, setting_names())}")
+            meant = likely_setting(name)
+            found.faults.append(f"{name} ({flag}) is not a setting{did_you_mean(meant)}")
+            found.blamed |= {meant} if meant else set()
             continue
         found.values[name] = Given(value, Origin("flag", flag))
     return found
@@ -92,9 +121,12 @@ def from_table(table: Mapping[str, Any], *, place: str) -> Found:
     known = sections()
     for section, content in table.items():
         if section not in known:
-            found.faults.append(f"[{section}] ({place}) is not a section{did_you_mean(section, list(known))}")
+            meant = nearest(section, known)
+            found.faults.append(f"[{section}] ({place}) is not a section{did_you_mean(meant)}")
+            found.blamed |= {f"{meant}."} if meant else set()
         elif not isinstance(content, Mapping):
             found.faults.append(f"{section} ({place}) must be a section: write [{section}] and its settings below")
+            found.blamed.add(f"{section}.")
         elif section == "kafka":
             for name, value in flat_properties(content).items():
                 found.values[f"kafka.{name}"] = Given(value, Origin("file", place))
@@ -109,8 +141,9 @@ def _take_section(found: Found, section: str, *, content: Mapping[str, Any], pla
         if name in fields:
             found.values[f"{section}.{name}"] = Given(value, Origin("file", place))
         else:
-            meant = did_you_mean(name, list(fields))
-            found.faults.append(f"{section}.{name} ({place}) is not a setting{meant}")
+            meant = nearest(name, fields)
+            found.faults.append(f"{section}.{name} ({place}) is not a setting{did_you_mean(meant)}")
+            found.blamed |= {f"{section}.{meant}"} if meant else set()
 
 
 def from_environment(environment: Mapping[str, str]) -> Found:
@@ -144,8 +177,11 @@ def _take_variable(found: Found, variable: str, *, value: str) -> None:
         taken = base in found.values and found.values[base].origin.place == variable.removesuffix(_FILE_SUFFIX)
         _take_file(found, base, variable=variable, path=value, taken=taken)
         return
-    known = [variable_of(name) for name in setting_names()]
-    found.faults.append(f"{variable} (environment) is not a setting{did_you_mean(variable, known)}")
+    section, _, rest = variable.removeprefix(PREFIX).lower().partition("_")
+    meant = likely_setting(f"{section}.{rest}")
+    shown = None if meant is None else variable_of(meant)
+    found.faults.append(f"{variable} (environment) is not a setting{did_you_mean(shown)}")
+    found.blamed |= {meant} if meant else set()
 
 
 def _take_file(found: Found, name: str, *, variable: str, path: str, taken: bool) -> None:
@@ -159,6 +195,7 @@ def _take_file(found: Found, name: str, *, variable: str, path: str, taken: bool
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             found.faults.append(f"{name}: the file {path.strip()} that {variable} names cannot be read: {reason}")
+            found.blamed.add(name)
             return
         found.values[name] = Given(text, Origin("environment", variable))
 

@@ -283,7 +283,7 @@ class Supervisor:
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         if supervision.hopeless(track, code):
             raise self._given_up(part, how, code=code)
-        self._views.say(f"{part.name}: {how}, starting again in {track.restart_at - now:.1f} s")
+        self._views.say(f"{part.name}: {how}, starting again in {track.restart_at - now:.2f} s")
         words = part.last_words()
         if words and (code > 0 or track.failures > 1):
             self._views.say("\n".join(f"{part.name}: | {line}" for line in words.splitlines()))

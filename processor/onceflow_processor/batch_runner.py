@@ -21,7 +21,14 @@ from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, Strange
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
-from onceflow_processor.handler_run import BatchTooSlow, HandlerFailed, HandlerWaits, count_try, log_failure
+from onceflow_processor.handler_run import (
+    BatchTooSlow,
+    ConnectionLost,
+    HandlerFailed,
+    HandlerWaits,
+    count_try,
+    log_failure,
+)
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.relay.lane_check import HANDS_OUT
@@ -53,7 +60,8 @@ class BatchEnd:
 
     ``positions`` are the new ones of its partitions.  ``held`` names partitions that cannot go on now and the offset
     from which, ``reasons`` says why: their next record writes to a lane that hands out no sequence (``closed_lanes``:
-    lane -> state), or most events of its handler fail alike.
+    lane -> state), or most events of its handler fail alike.  ``suspect`` is the item in whose handlers the connection
+    was lost.
     """
 
     positions: dict[Partition, Position] = field(default_factory=dict)
@@ -61,6 +69,7 @@ class BatchEnd:
     reasons: dict[Partition, str] = field(default_factory=dict)
     closed_lanes: dict[int, str] = field(default_factory=dict)
     counts: list[Counts] = field(default_factory=list)
+    suspect: Item | None = None
 
     def hold(self, item: Item, reason: str) -> None:
         """Hold an item's partition from this item on; the earliest hold of a partition counts."""
@@ -135,21 +144,17 @@ class BatchRunner:
             )
             try:
                 counts = attempt.run(savepoints=savepoints)
-            except HandlerFailed as failure:
+            except (HandlerFailed, HandlerWaits) as failure:
                 if self._after_handler(failure, end):
                     return [part]
                 savepoints = True
-            except HandlerWaits as waits:
-                self._roll_back()
-                end.hold(waits.item, waits.reason)
-                return [part]
             except StrangersFound:
                 self._roll_back()
             except BatchTooSlow as slow:
                 self._roll_back()
                 at = part.index(slow.item)
                 return [part[:at], part[at:]]
-            except (psycopg.Error, NotCommitted) as error:
+            except (psycopg.Error, NotCommitted, ConnectionLost) as error:
                 rest = self._after_error(error, part, attempt, end)
                 if rest is not None:
                     return rest
@@ -159,25 +164,31 @@ class BatchRunner:
                 return []
         raise Unavailable("database_unavailable", "a batch met too many passing faults")
 
-    def _after_handler(self, failure: HandlerFailed, end: BatchEnd) -> bool:
+    def _after_handler(self, failure: HandlerFailed | HandlerWaits, end: BatchEnd) -> bool:
         """Count the try and clean up; True when the event's partition must wait."""
-        waits = False
-        try:
-            count_try(failure, self._breaker)
-        except HandlerWaits as found:
-            end.hold(found.item, found.reason)
-            waits = True
-        log_failure(failure)
-        if failure.fault.code == "handler_timeout":
+        waits = failure if isinstance(failure, HandlerWaits) else None
+        if isinstance(failure, HandlerFailed):
+            try:
+                count_try(failure, self._breaker)
+            except HandlerWaits as found:
+                waits = found
+            log_failure(failure)
+        if waits is not None:
+            end.hold(waits.item, waits.reason)
+        if isinstance(failure, HandlerFailed) and failure.fault.code == "handler_timeout":
             self._spoil()
             raise ConnectionSpoiled from failure
         self._roll_back()
-        return waits
+        if self._connection.closed:
+            raise ConnectionSpoiled from failure
+        return waits is not None
 
     def _after_error(
         self, error: Exception, part: list[Item], attempt: Attempt, end: BatchEnd
     ) -> list[list[Item]] | None:
         """Decide after a failed statement: the parts to do instead, or None for the same part again."""
+        if isinstance(error, ConnectionLost):
+            end.suspect = error.item
         meaning = Meaning.RERUN if isinstance(error, NotCommitted) else meaning_of(error, ours=True)
         wanted = list(self._facts.claimed())
         self._roll_back()

@@ -65,6 +65,7 @@ def claim(
             parameters = _parameters(sent, handlers=handlers, topic_id_of=topic_id_of)
             cursor = connection.execute(_SQL["claim"], parameters)
     ours = set() if cursor is None else {Identity(*row) for row in cursor.fetchall()}
+    assert ours <= offer.offered.keys(), "the claim answers with identities that were offered"
     firsts = [item for identity, item in offer.offered.items() if identity in ours]
     known = [item for identity, item in offer.offered.items() if identity not in ours]
     duplicates = len(known) + len(offer.repeats)

@@ -166,7 +166,8 @@ class ConsumeThread(threading.Thread):
         held, offset = self._held.get(partition), message.offset()
         if held is None or held.begin is None or offset is None or offset <= held.last_offset:
             return None
-        if offset < held.begin.offset:  # The client has not sought, whatever it said.
+        if offset < held.begin.offset:
+            # The client has not followed the seek, whatever it said.
             self._begin_anew(consumer, partition)
             return None
         held.last_offset = offset

@@ -16,7 +16,7 @@ from typing import Any, cast
 import psycopg
 import structlog
 from psycopg import Connection
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from onceflow_processor.admission import Fault, Item
 from onceflow_processor.breaker import Breaker
@@ -64,6 +64,14 @@ class HandlerWaits(Exception):
         super().__init__(reason)
         self.item = item
         self.reason = reason
+
+
+class ConnectionLost(Exception):
+    """The connection went away while the handlers of ``item`` ran: its doing, or the database's."""
+
+    def __init__(self, item: Item) -> None:
+        super().__init__("the connection was lost while a handler ran")
+        self.item = item
 
 
 class BatchTooSlow(Exception):
@@ -184,8 +192,11 @@ class HandlerRun:
             value_bytes_max=self._settings.value_bytes_max,
         )
         self._deadline.arm()
-        call(handler, event, transaction=transaction)
-        self._deadline.disarm()
+        try:
+            call(handler, event, transaction=transaction)
+            self._deadline.disarm()
+        finally:
+            transaction.end()
         return transaction.may_have_set
 
     def _restore_session(self, item: Item, handler: Handler, effects: Effects) -> None:
@@ -203,9 +214,12 @@ class HandlerRun:
 
     def _refuse(self, item: Item, handler: Handler, error: BaseException) -> None:
         """Turn what a handler raised into a fault of its event, unless the database or the moment is at fault."""
+        self._check_not_closed(item, handler)
+        if self._connection.closed:
+            raise ConnectionLost(item) from error
         meaning = meaning_of(error)
         canceled = getattr(error, "sqlstate", None) == _STATEMENT_CANCELED
-        if self._connection.closed or meaning is Meaning.AWAY or (meaning is Meaning.RERUN and not canceled):
+        if meaning is Meaning.AWAY or (meaning is Meaning.RERUN and not canceled):
             raise error
         if self._connection.info.transaction_status == TransactionStatus.IDLE:
             raise HandlerFailed(item, _broke(handler), final=True) from error
@@ -216,14 +230,27 @@ class HandlerRun:
 
     def _check_transaction(self, item: Item, handler: Handler, effects: Effects) -> None:
         """A handler that swallowed its own SQL error, or ended the transaction, must not pass as successful."""
+        if self._connection.pgconn.pipeline_status != PipelineStatus.OFF:
+            # Whatever is still on its way in the handler's pipeline would mix with ours.
+            self._facts.give_back(effects.facts)
+            self._connection.close()
+            raise HandlerFailed(item, _broke(handler), final=True)
         status = self._connection.info.transaction_status
         if status == TransactionStatus.INTRANS:
             return
         self._facts.give_back(effects.facts)
+        self._check_not_closed(item, handler)
+        if self._connection.closed:
+            raise ConnectionLost(item)
         if status == TransactionStatus.INERROR:
             detail = "the handler swallowed an SQL error, so its transaction is lost"
             raise HandlerFailed(item, Fault("handler_failed", detail, handler.name))
         raise HandlerFailed(item, _broke(handler), final=True)
+
+    def _check_not_closed(self, item: Item, handler: Handler) -> None:
+        """A handler that closed the connection is at fault; one whose server went away is not."""
+        if self._connection.closed and not self._connection.broken:
+            raise HandlerFailed(item, _broke(handler), final=True)
 
     def _check_time(self, item: Item, *, is_first: bool) -> None:
         if is_first:

@@ -16,6 +16,7 @@ from psycopg.rows import dict_row
 from psycopg.sql import SQL, Composed
 
 from onceflow_processor.effects import FACTS_PER_EVENT_MAX, Effects, FactKey, fact_key, make_outcome
+from onceflow_processor.lent_connection import LentConnection, lend
 from onceflow_schemas.failure import Refused
 
 _SETTING = re.compile(rb"^[\s(]*(?:/\*|--|(?:SET|RESET|DISCARD|DO)\b)|set_config|;", re.IGNORECASE)
@@ -39,9 +40,11 @@ class Tx:
         "_cause",
         "_connection",
         "_effects",
+        "_ended",
         "_facts",
         "_handler",
         "_lane_count",
+        "_lent",
         "_value_bytes_max",
         "may_have_set",
     )
@@ -64,14 +67,19 @@ class Tx:
         self._facts = facts
         self._lane_count = lane_count
         self._value_bytes_max = value_bytes_max
+        self._lent: LentConnection | None = None
+        self._ended = False
         # Whether the handler may have changed settings of the session, which its neighbours must not inherit.
         self.may_have_set = False
 
     @property
     def connection(self) -> Connection[Any]:
-        """The psycopg connection, for query builders.  Never commit or roll back on it."""
+        """A psycopg connection in the batch's transaction, for query builders.  Never commit or roll back on it."""
+        self._refuse_after_end()
         self.may_have_set = True
-        return self._connection
+        if self._lent is None:
+            self._lent = lend(self._connection)
+        return self._lent
 
     def execute(self, query: Query, parameters: Parameters = None) -> int:
         """Run a statement with ``%s`` or ``%(name)s`` parameters; return the number of rows it touched."""
@@ -90,8 +98,20 @@ class Tx:
         with self._connection.cursor(row_factory=dict_row) as cursor:
             return cursor.execute(_plain(query), parameters).fetchall()
 
+    def end(self) -> None:
+        """The handler has ended: whoever kept this object (a thread, a cache) can do nothing more with it."""
+        self._ended = True
+        if self._lent is not None:
+            # Without it every use of the kept connection fails, instead of writing into another event's transaction.
+            del self._lent.pgconn
+
+    def _refuse_after_end(self) -> None:
+        if self._ended:
+            raise Refused("effect_refused", "this tx belongs to a handler that has ended; ask for everything inside it")
+
     def _watch(self, query: Query) -> None:
         """Notice a statement that may change settings; one hidden in a function of the database is not seen."""
+        self._refuse_after_end()
         text = query.encode() if isinstance(query, str) else query
         if not isinstance(text, bytes) or _SETTING.search(text) is not None:
             self.may_have_set = True
@@ -107,6 +127,7 @@ class Tx:
         Raises:
             Refused: ``outcome_refused``: the type, key, data or size is not allowed.
         """
+        self._refuse_after_end()
         made = make_outcome(
             self._effects,
             cause=self._cause,
@@ -131,6 +152,7 @@ class Tx:
         Raises:
             Refused: ``effect_refused``: the namespace or key is empty, no text, or too long.
         """
+        self._refuse_after_end()
         if len(self._effects.facts) >= FACTS_PER_EVENT_MAX:
             raise Refused("effect_refused", f"one event may claim at most {FACTS_PER_EVENT_MAX} facts")
         wanted = fact_key(namespace, key)

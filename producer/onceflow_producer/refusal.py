@@ -63,9 +63,8 @@ COUNTS_AS_INVALID = frozenset(
 _EXTRA_HEADERS: Mapping[str, list[tuple[bytes, bytes]]] = {
     "method_not_allowed": [(b"allow", b"POST")],
     "too_many_invalid": [(b"retry-after", b"%d" % RETRY_AFTER_SECONDS)],
-    # The rest of a late or endless body is not worth waiting for.
+    # The rest of a late body is not worth waiting for.
     "body_timeout": [(b"connection", b"close")],
-    "body_too_large": [(b"connection", b"close")],
     "headers_too_large": [(b"connection", b"close")],
 }
 

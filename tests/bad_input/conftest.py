@@ -20,7 +20,7 @@ from onceflow.demo.running_system import RunningSystem
 from onceflow.settings import environment_for_child, process_environment
 from tests.checker.waiting import wait_for
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 CREATED = 1767225600
 
 

@@ -16,7 +16,7 @@ from tests.checker.snapshot import Delivery, Hit
 from tests.conftest import create_topic
 
 EVENTS = 40
-QUIET_SECONDS = 10.0
+QUIET_SECONDS = 30.0
 
 
 @pytest.fixture

@@ -30,10 +30,13 @@ def test_a_service_that_is_ready_says_so_even_when_nobody_reads_it(
 
 def test_a_table_is_aligned_and_not_folded_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
     write_table(("name", "value"), [("a", "x" * 200), ("longer", "[bold]y")])
-    assert [line.rstrip() for line in capsys.readouterr().out.splitlines()] == [
+    write_table(("name", "value"), [("b", "")])
+    assert capsys.readouterr().out.splitlines() == [
         "name    value",
         "a       " + "x" * 200,
         "longer  [bold]y",
+        "name  value",
+        "b",
     ]
 
 

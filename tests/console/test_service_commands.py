@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 AWAY = "127.0.0.1:1"
-WAIT_SECONDS_MAX = 40.0
+WAIT_SECONDS_MAX = 90.0
 LINES_MAX = 30
 COMMANDS = {
     "bridge": ("bridge", "--port", "0"),

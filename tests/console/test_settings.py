@@ -100,6 +100,45 @@ def test_a_file_that_is_no_toml_is_told_with_its_place(folder: Path) -> None:
     assert "not UTF-8" in faults()[0]
 
 
+NEEDS = ("deployment.id", "stripe.account", "stripe.webhook_secret", "kafka.bootstrap.servers", "database.url")
+
+
+def test_a_file_that_cannot_be_read_is_the_only_fault_besides_those_of_others(folder: Path) -> None:
+    environment = {"STRIPE_API_KEY": "sk_live_1", "ONCEFLOW_KAFKA_SASL_USERNAME": "u", "ONCEFLOW_BRIDGE_PORT": "x"}
+    unreadable, port = faults(environment, needs=NEEDS, config=Path("missing.toml"))
+    assert "missing.toml cannot be read" in unreadable
+    assert port.startswith("bridge.port (environment ONCEFLOW_BRIDGE_PORT)")
+    (folder / "onceflow.toml").write_text("[bridge\n")
+    assert len(faults(needs=NEEDS)) == 1
+
+
+@pytest.mark.parametrize(
+    ("environment", "file"),
+    [
+        ({"STRIPE_WEBHOOK_SECRET_FILE": "/does/not/exist"}, ""),
+        ({"ONCEFLOW_STRIPE_WEBHOK_SECRET": "whsec_A"}, ""),
+        ({}, "[stripe]\nwebhook_secrets = 'whsec_A'\n"),
+        ({}, "[strip]\nwebhook_secret = 'whsec_A'\n"),
+        ({}, "stripe = 'whsec_A'\n"),
+    ],
+)
+def test_what_only_follows_from_a_fault_is_none_of_its_own(
+    environment: dict[str, str], file: str, folder: Path
+) -> None:
+    (folder / "onceflow.toml").write_text(file)
+    (fault,) = faults(environment, needs=("stripe.webhook_secret",))
+    assert "is not set" not in fault
+
+
+def test_kafka_properties_that_cannot_be_read_or_are_misspelt_are_told_once(folder: Path) -> None:
+    needs = ("kafka.bootstrap.servers", "deployment.id")
+    unreadable, missing = faults(needs=needs, kafka_config=Path("missing.conf"))
+    assert "missing.conf of --kafka-config cannot be read" in unreadable
+    assert missing.startswith("deployment.id is not set")
+    (misspelt,) = faults({"ONCEFLOW_KAFKA_BOOTSTRAP_SERVER": "127.0.0.1:9"}, needs=("kafka.bootstrap.servers",))
+    assert misspelt.endswith("did you mean bootstrap.servers?")
+
+
 def test_every_fault_is_told_at_once(folder: Path) -> None:
     (folder / "onceflow.toml").write_text("[bridge]\nprot = 1\n[briddge]\nport = 1\n[relay]\npoll_seconds = 5.0\n")
     found = faults(

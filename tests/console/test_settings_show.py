@@ -17,7 +17,11 @@ def test_values_and_sources() -> None:
     assert rows["kafka.client.id"] == ("kafka.client.id", "me", "environment ONCEFLOW_KAFKA_CLIENT_ID", False)
     assert rows["topics.events"] == ("topics.events", "stripe.events.v1", "default", False)
     assert rows["database.prepared"].value == "no"
-    assert rows["processor.handlers"] == ("processor.handlers", "", "default", False)
+    assert rows["processor.handlers"] == ("processor.handlers", "", "not set", False)
+    assert rows["stripe.api_key"] == ("stripe.api_key", "", "not set", True)
+    assert rows["kafka.bootstrap.servers"] == ("kafka.bootstrap.servers", "", "not set", False)
+    given = shown({"ONCEFLOW_KAFKA_BOOTSTRAP_SERVERS": "127.0.0.1:9"})["kafka.bootstrap.servers"]
+    assert (given.value, given.source) == ("127.0.0.1:9", "environment ONCEFLOW_KAFKA_BOOTSTRAP_SERVERS")
 
 
 def test_secrets_are_masked() -> None:

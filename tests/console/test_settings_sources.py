@@ -9,6 +9,7 @@ from onceflow.settings_sources import (
     from_flags,
     from_table,
     is_secret_setting,
+    likely_setting,
     setting_of,
     variable_of,
 )
@@ -72,6 +73,43 @@ def test_only_secrets_may_come_from_files() -> None:
     assert found.faults == [
         "ONCEFLOW_BRIDGE_HOST_FILE (environment) is not a setting; did you mean ONCEFLOW_BRIDGE_HOST?"
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("bridge.prot", "bridge.port"),
+        ("bridge.foo", None),
+        ("bridge.", None),
+        ("brigde.port", "bridge.port"),
+        ("foo.", None),
+        ("foo.bar", None),
+        ("relay.lease_ttl", "relay.lease_ttl_seconds"),
+        ("databse.url", "database.url"),
+        ("kafka.bootstrap", None),
+    ],
+)
+def test_a_setting_is_suggested_only_when_it_is_near_enough(name: str, meant: str | None) -> None:
+    assert likely_setting(name) == meant
+
+
+def test_variables_get_the_name_of_a_variable_as_suggestion() -> None:
+    faults = from_environment({"ONCEFLOW_FOO": "1", "ONCEFLOW_DATABSE_URL": "1", "ONCEFLOW_BRIDGE_FOO": "1"}).faults
+    assert faults == [
+        "ONCEFLOW_BRIDGE_FOO (environment) is not a setting",
+        "ONCEFLOW_DATABSE_URL (environment) is not a setting; did you mean ONCEFLOW_DATABASE_URL?",
+        "ONCEFLOW_FOO (environment) is not a setting",
+    ]
+
+
+def test_a_fault_names_what_it_is_about() -> None:
+    assert from_table({"bridge": {"prot": 1}, "relay": 3, "strpe": {}, "zzz": {}}, place="f").blamed == {
+        "bridge.port",
+        "relay.",
+        "stripe.",
+    }
+    assert from_environment({"STRIPE_WEBHOOK_SECRET_FILE": "/does/not/exist"}).blamed == {"stripe.webhook_secret"}
+    assert from_flags({"stripe.acount": ("--set stripe.acount", "x")}).blamed == {"stripe.account"}
 
 
 def test_sections_and_names_of_a_file() -> None:

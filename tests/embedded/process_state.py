@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.checker.waiting import wait_for
 
-GONE_LIMIT_SECONDS = 10.0
+GONE_LIMIT_SECONDS = 30.0
 
 
 def is_alive(pid: int) -> bool:

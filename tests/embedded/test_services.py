@@ -63,7 +63,7 @@ def test_kafka_comes_back_after_kill_9_with_its_records(own_services: EmbeddedSe
     write(bootstrap, topic, [b"one", b"two"])
     kill_hard(own_services.kafka.pid)
     # The first thread of Java is gone a moment before the last one.
-    code = wait_for(own_services.kafka.poll, limit_seconds=5, what="the end of Java")
+    code = wait_for(own_services.kafka.poll, limit_seconds=30, what="the end of Java")
     assert code == -signal.SIGKILL
     own_services.kafka.start()
     own_services.kafka.wait_ready()

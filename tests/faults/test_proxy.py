@@ -10,7 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from tests.faults.proxy import Cut, PostgresProxy
 
-FIRED_SECONDS = 10.0
+FIRED_SECONDS = 30.0
 
 
 def of_interest(statement: str) -> bool:

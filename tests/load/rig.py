@@ -31,8 +31,8 @@ from tests.load.steady_load import SteadyLoad
 
 HANDLERS_FILE = Path(__file__).with_name("counted_payments.py")
 PER_SECOND = 150.0
-PART_READY_SECONDS = 30.0
-PART_STOP_SECONDS = 20.0
+PART_READY_SECONDS = 60.0
+PART_STOP_SECONDS = 40.0
 SEED_STEP = 100_000
 """Loads of one session must not share events."""
 

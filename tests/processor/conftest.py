@@ -97,13 +97,19 @@ class Bench:
     batch_seconds_max: float = 5.0
     stopping: bool = False
     breaker: Breaker = field(default_factory=Breaker)
+    items: list[Item] = field(default_factory=list)
 
     def run(self, records: Sequence[Record]) -> BatchEnd:
         """Run one batch; partitions that it has not seen are begun at 0."""
-        items = items_of(records)
-        for item in items:
+        self.items = items_of(records)
+        for item in self.items:
             self._begin(item.record.partition)
+        return self.run_again()
+
+    def run_again(self) -> BatchEnd:
+        """Run what is left of the batch, as the worker does over a new connection."""
         end = BatchEnd()
+        items = [item for item in self.items if item.record.offset >= self.positions[item.record.partition].next_offset]
         try:
             self._runner().run(items, positions=self.positions, end=end)
         finally:

@@ -21,7 +21,7 @@ from psycopg.rows import dict_row
 from tests.conftest import create_topic
 from tests.processor.conftest import ACCOUNT, DEPLOYMENT, KEY, event_body, record
 
-WAIT_SECONDS_MAX = 40.0
+WAIT_SECONDS_MAX = 90.0
 PARTITION_UA = -1
 """librdkafka's "no partition": the partitioner chooses."""
 LANES = 3

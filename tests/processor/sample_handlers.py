@@ -33,3 +33,19 @@ def spins(_event: Event, _tx: Tx) -> None:
 @handlers.on("test.exit")
 def exits(_event: Event, _tx: Tx) -> None:
     os._exit(9)
+
+
+@handlers.on("test.close")
+def closes(event: Event, tx: Tx) -> None:
+    tx.connection.close()
+    tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, 0)", [event.id])
+
+
+@handlers.on("test.close_quietly")
+def closes_quietly(_event: Event, tx: Tx) -> None:
+    tx.connection.close()
+
+
+@handlers.on("test.terminate")
+def terminates(_event: Event, tx: Tx) -> None:
+    tx.execute("SELECT pg_terminate_backend(pg_backend_pid())")

@@ -111,6 +111,19 @@ def test_a_handler_that_never_returns_takes_only_its_own_event(make_road: MakeRo
     assert (row["code"], row["event_id"]) == ("handler_timeout", "evt_stuck")
 
 
+@pytest.mark.parametrize("event_type", ["test.close", "test.close_quietly", "test.terminate"])
+def test_a_handler_that_closes_the_connection_takes_only_its_own_event(make_road: MakeRoad, event_type: str) -> None:
+    road = make_road(partitions=1)
+    road.publish(ids("a", 5))
+    road.publish(["evt_closer"], event_type=event_type)
+    road.publish(ids("b", 5))
+    with road.processor():
+        road.wait_for_events(11)
+    [row] = road.rows("SELECT code, event_id FROM onceflow.quarantine")
+    assert (row["code"], row["event_id"]) == ("handler_broke_transaction", "evt_closer")
+    assert len(set(road.outcome_ids())) == 10
+
+
 def test_a_partition_added_while_running_is_read_from_its_first_record(make_road: MakeRoad) -> None:
     road = make_road(partitions=1)
     road.publish(ids("a", 3))

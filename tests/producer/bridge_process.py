@@ -23,8 +23,8 @@ T = TypeVar("T")
 SECRET = "whsec_test_of_the_bridge"
 ATTESTATION_SECRET = bytes(range(32))
 ROOT = Path(__file__).parents[2]
-START_SECONDS = 20.0
-STOP_SECONDS = 20.0
+START_SECONDS = 60.0
+STOP_SECONDS = 40.0
 READ_SECONDS = 20.0
 _PACE = threading.Event()
 

@@ -18,7 +18,7 @@ from tests.conftest import create_topic
 from tests.producer.fatal_error import make_fatal
 from tests.producer.own_broker import own_broker
 
-WAIT_SECONDS = 15.0
+WAIT_SECONDS = 45.0
 
 
 def record(value: bytes = b"x") -> OutgoingRecord:

@@ -33,8 +33,17 @@ def top_folders() -> list[str]:
     return sorted({source.path.split("/")[0] for source in sources() if "/" in source.path} - HIDDEN_BUT_OURS)
 
 
+@cache
+def _left_by_the_tour() -> frozenset[Path]:
+    """What the README has its reader write into this folder: .gitignore names it from the root on."""
+    lines = (ROOT / ".gitignore").read_text(encoding="utf-8").splitlines()
+    return frozenset(ROOT / line.strip("/") for line in lines if line.startswith("/"))
+
+
 def _files(folder: Path) -> Iterator[Path]:
     for path in folder.iterdir():
+        if path in _left_by_the_tour():
+            continue
         hidden = path.name.startswith(".") and path.name not in HIDDEN_BUT_OURS
         if hidden or path.name in MADE_BY_TOOLS or path.name.endswith(".egg-info") or (path / "pyvenv.cfg").exists():
             continue

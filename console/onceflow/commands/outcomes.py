@@ -86,5 +86,5 @@ def _write(result: dict[str, Any], *, as_json: bool) -> None:
         write_object(result)
         return
     for name, value in result.items():
-        print(f"{name.replace('_', ' '):14}{value}")
+        print(f"{name.replace('_', ' '):14}{value}".rstrip())
     print("withheld" if result["executed"] else "dry run: nothing was changed; add --execute")
