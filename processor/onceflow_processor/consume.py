@@ -16,6 +16,7 @@ from typing import cast
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from onceflow_processor.group_offsets import GroupOffsets
 from onceflow_processor.handoff import Assigned, Command, Done, Handoff, Read, Renew, Revoked, Stopped
 from onceflow_processor.kafka_client import consumer_properties
 from onceflow_processor.log_view import LogView
@@ -32,7 +33,6 @@ LOOK_AGAIN_SECONDS = 0.5
 PROVE_AGAIN_SECONDS = 2.0
 SEEK_SECONDS_MAX = 5.0
 SEEK_POLL_SECONDS = 0.01
-OFFSETS_COMMIT_SECONDS = 1.0
 REBUILD_SECONDS = 1.0
 
 _OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - the library's names of its local errors begin so.
@@ -83,8 +83,7 @@ class ConsumeThread(threading.Thread):
         self._held: dict[Partition, _Held] = {}
         self._generation = 0
         self._paused = False
-        self._done: dict[Partition, int] = {}
-        self._done_at = 0.0
+        self._offsets = GroupOffsets(count)
         self._protocol = "consumer" if settings.protocol == "auto" else settings.protocol
         self._refusal: KafkaError | None = None
         self.failure: BaseException | None = None
@@ -113,7 +112,7 @@ class ConsumeThread(threading.Thread):
     def _consume(self) -> None:
         properties = consumer_properties(self._settings.kafka, group=self._settings.group, protocol=self._protocol)
         consumer = Consumer(
-            {**properties, "error_cb": self._on_error, "on_commit": self._on_commit, "logger": kafka_log}
+            {**properties, "error_cb": self._on_error, "on_commit": self._offsets.on_commit, "logger": kafka_log}
         )
         try:
             consumer.subscribe(
@@ -133,7 +132,7 @@ class ConsumeThread(threading.Thread):
         for command in self._handoff.take_commands():
             self._obey(consumer, command)
         self._look_at_logs(consumer)
-        self._commit_offsets(consumer, now=time.monotonic())
+        self._offsets.commit(consumer)
         room = self._handoff.room()
         if room == 0 and not self._handoff.wait_for_room(ROOM_WAIT_SECONDS):
             # The worker needs longer: fetch nothing, but keep polling, or the group would take us for dead.
@@ -225,7 +224,7 @@ class ConsumeThread(threading.Thread):
     def _obey(self, consumer: Consumer, command: Command) -> None:
         match command:
             case Done(next_offsets):
-                self._done.update(next_offsets)
+                self._offsets.note(next_offsets)
             case Read(partition, generation, begin):
                 held = self._held.get(partition)
                 if held is not None and held.generation == generation:
@@ -312,8 +311,8 @@ class ConsumeThread(threading.Thread):
             log.info("revoked_while_busy", partitions=len(taken))
         for command in self._handoff.take_commands():
             if isinstance(command, Done):
-                self._done.update(command.next_offsets)
-        self._commit_offsets(consumer, now=float("inf"))
+                self._offsets.note(command.next_offsets)
+        self._offsets.commit(consumer, at_once=True)
         self._give_up(consumer, taken)
 
     def _on_lost(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
@@ -326,7 +325,7 @@ class ConsumeThread(threading.Thread):
     def _give_up(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
         for place in taken:
             self._held.pop(Partition(place.topic, place.partition), None)
-            self._done.pop(Partition(place.topic, place.partition), None)
+            self._offsets.forget(Partition(place.topic, place.partition))
         if taken:
             consumer.incremental_unassign(taken)
 
@@ -334,21 +333,8 @@ class ConsumeThread(threading.Thread):
         for partition in self._held:
             self._handoff.put_notice(Revoked(partition, lost=True))
         self._held.clear()
-        self._done.clear()
+        self._offsets.forget_all()
         self._paused = False
-
-    def _commit_offsets(self, consumer: Consumer, *, now: float) -> None:
-        """Write the group's offsets for lag tools; nothing of ours ever reads them."""
-        if not self._done or now - self._done_at < OFFSETS_COMMIT_SECONDS:
-            return
-        places = [TopicPartition(partition.topic, partition.number, at) for partition, at in self._done.items()]
-        self._done.clear()
-        self._done_at = time.monotonic()
-        try:
-            consumer.commit(offsets=places, asynchronous=True)
-        except KafkaException as error:
-            self._count("commit_failed")
-            log.info("group_commit_failed", detail=str(error.args[0]))
 
     def _pause(self, consumer: Consumer) -> None:
         if not self._paused:
@@ -388,11 +374,6 @@ class ConsumeThread(threading.Thread):
             self._refusal = error
         self._count("client_error")
         log.warning("kafka_error", code=error.name(), detail=error.str())
-
-    def _on_commit(self, error: KafkaError | None, _places: list[TopicPartition]) -> None:
-        if error is not None:
-            self._count("commit_failed")
-            log.info("group_commit_failed", detail=error.str())
 
 
 def _partition_of(message: Message) -> Partition:

@@ -18,7 +18,7 @@ import psycopg
 import structlog
 from psycopg import Connection
 
-from onceflow_processor.admission import Fault, Item, Rules, admit
+from onceflow_processor.admission import Item, Rules, admit
 from onceflow_processor.attempt import AttemptSettings, Counts
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
 from onceflow_processor.breaker import Breaker
@@ -26,6 +26,7 @@ from onceflow_processor.careful import run_with_care
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
 from onceflow_processor.handoff import Assigned, Done, Handoff, Notice, Read, Renew, Revoked, Stopped
+from onceflow_processor.lost_connections import LostConnections
 from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.position import Position, Stop
 from onceflow_processor.records import Partition, Record
@@ -39,9 +40,6 @@ HOLD_SECONDS = 2.0
 FENCED_WAIT_SECONDS_MAX = 10.0
 DECISIONS_SECONDS = 2.0
 """So often it is asked whether a person has set a position: of a partition that is held, or of one that stands still."""
-
-LOST_CONNECTIONS_MAX = 3
-"""An event in whose handlers the connection was lost so often, with nothing done in between, is quarantined."""
 
 KEPT_LINES_MAX = 20
 """Log lines about quarantined records of one batch; a flood of garbage must not become a flood of logs."""
@@ -108,7 +106,7 @@ class Worker:
         self._stopped: dict[Partition, tuple[str, str]] = {}
         self._decisions_at = 0.0
         self._failures = 0
-        self._suspects: dict[tuple[Partition, int], int] = {}
+        self._lost = LostConnections()
 
     def run(self, connection: Connection[Any]) -> None:
         """Work until the process is stopping, then release what is held.
@@ -196,24 +194,17 @@ class Worker:
             if held is None or held.generation != record.generation or record.offset < held.position.next_offset:
                 continue
             item = admit(record, rules=self._settings.rules, now=now)
-            if self._suspects.get((record.partition, record.offset), 0) >= LOST_CONNECTIONS_MAX and item.fault is None:
-                detail = f"the connection was lost {LOST_CONNECTIONS_MAX} times while this event was handled"
-                item.fault = Fault("handler_broke_transaction", detail)
+            self._lost.judge(item)
             items.append(item)
         return items
 
     def _note_suspect(self, end: BatchEnd) -> None:
-        """Count how often the connection was lost in one event's handlers: a handler may be what ends it."""
-        for partition, offset in list(self._suspects):
-            position = end.positions.get(partition)
-            if position is not None and offset < position.next_offset:
-                del self._suspects[partition, offset]
-        if end.suspect is None:
-            return
-        record = end.suspect.record
-        key = (record.partition, record.offset)
-        self._suspects[key] = self._suspects.get(key, 0) + 1
-        log.warning("connection_lost_in_handler", partition=str(key[0]), offset=key[1], times=self._suspects[key])
+        self._lost.forget_done(end.positions)
+        if end.suspect is not None:
+            record, times = end.suspect.record, self._lost.note(end.suspect)
+            log.warning(
+                "connection_lost_in_handler", partition=str(record.partition), offset=record.offset, times=times
+            )
 
     def _run_batch(self, items: list[Item]) -> None:
         begun = time.monotonic()

@@ -172,7 +172,6 @@ SERVICE_FAILURES = _kinds(
     ("broker_unavailable", "Kafka does not answer.", "Work goes on by itself when it is back."),
     ("commit_uncertain", "The answer to a COMMIT was lost.", "The progress row is read again and decides."),
     ("fenced", "A newer epoch or lease token holds this work.", "Another process took over; nothing to do."),
-    ("lane_closed", "A lane hands out no sequence now.", "See the state of the lane in onceflow.lane."),
 )
 
 START_FAILURES = _kinds(
