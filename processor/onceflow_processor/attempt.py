@@ -115,18 +115,8 @@ class Attempt:
         self.effects = run.with_savepoints(work) if savepoints else run.plain(work)
         self._write_tail(claimed, counts)
         self._facts.commit()
-        self._note_successes()
+        run.tell_successes(self.effects)
         return counts
-
-    def _note_successes(self) -> None:
-        """Tell the breaker which events went well, for the handlers that it watches: usually none."""
-        tracked = self._breaker.tracked()
-        if not tracked:
-            return
-        for item, _ in self.effects:
-            for handler in self._settings.handlers.for_type(event_of(item).type):
-                if handler.name in tracked:
-                    self._breaker.succeeded(handler.name, 1)
 
     def _open(self) -> None:
         """BEGIN comes by itself before the first statement."""

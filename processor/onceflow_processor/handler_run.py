@@ -125,6 +125,9 @@ class HandlerRun:
             self._check_time(item, is_first=not done)
             try:
                 done.append((item, self._run_event(item, event)))
+            except HandlerFailed:
+                self.tell_successes(done)
+                raise
             finally:
                 self._deadline.disarm()
         return done
@@ -148,6 +151,7 @@ class HandlerRun:
                     if item.fault is None:
                         done.append((item, self._run_event(item, event)))
             except HandlerFailed as failure:
+                self.tell_successes(done)
                 if failure.final:
                     raise
                 count_try(failure, self._breaker)
@@ -156,11 +160,21 @@ class HandlerRun:
                 self._facts.give_back(key for _, effects in done for key in effects.facts)
             else:
                 self._connection.execute(_SQL["savepoint_release"])
+                self.tell_successes(done)
                 return done
             finally:
                 self._deadline.disarm()
         message = "a chunk did not settle within the tries of its events"
         raise AssertionError(message)
+
+    def tell_successes(self, done: Sequence[tuple[Item, Effects]]) -> None:
+        """Tell the breaker, before the next failure, which events went well: usually it watches no handler at all."""
+        if not self._breaker.watched:
+            return
+        for item, _ in done:
+            if item.event is not None and not item.success_told:
+                item.success_told = True
+                self._breaker.went_well(handler.name for handler in self._settings.handlers.for_type(item.event.type))
 
     def _run_event(self, item: Item, event: Event) -> Effects:
         effects = Effects()

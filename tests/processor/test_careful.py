@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 
+from onceflow_processor.breaker import OPEN_FAILURES
 from onceflow_processor.careful import CAREFUL_TRIES_MAX
 from onceflow_processor.event import Event
 from onceflow_processor.handlers import Handlers
-from onceflow_processor.records import Partition
+from onceflow_processor.records import Partition, Record
 from onceflow_processor.takeover import CAREFUL_AFTER_ENDS
 from onceflow_processor.tx import Tx
 from tests.processor.conftest import TOPIC, Bench, event_body, record
@@ -42,6 +44,10 @@ def test_a_record_that_kills_the_process_is_quarantined_and_its_neighbours_pass(
     assert len(set(road.outcome_ids())) == 10
 
 
+def bills(numbers: Iterable[int]) -> list[Record]:
+    return [record(event_body(f"evt_{n}", "invoice.paid", {"id": f"in_{n}", "object": "invoice"}), n) for n in numbers]
+
+
 def broken(working: list[bool]) -> Handlers:
     handlers = Handlers()
 
@@ -58,9 +64,7 @@ def broken(working: list[bool]) -> Handlers:
 def test_a_bad_deploy_pauses_its_partition(bench: Callable[[Handlers], Bench], batch: int) -> None:
     working: list[bool] = []
     one = bench(broken(working))
-    records = [
-        record(event_body(f"evt_{n}", "invoice.paid", {"id": f"in_{n}", "object": "invoice"}), n) for n in range(100)
-    ]
+    records = bills(range(100))
     end = one.run(records[:batch])
     for at in range(batch, len(records), batch):
         if end.held:
@@ -75,3 +79,38 @@ def test_a_bad_deploy_pauses_its_partition(bench: Callable[[Handlers], Bench], b
     one.run(records[held:])
     assert len(one.outcomes()) == 100 - held
     assert len(one.quarantine()) == held
+
+
+@pytest.mark.parametrize("healthy", [0, 500])
+def test_a_bad_deploy_is_found_inside_one_large_batch(bench: Callable[[Handlers], Bench], healthy: int) -> None:
+    one = bench(failing(frozenset(range(healthy, 1000))))
+    end = one.run(bills(range(1000)))
+    # The failure that opens it is not quarantined.
+    assert end.held == {Partition(TOPIC, 0): healthy + OPEN_FAILURES - 1}
+    assert set(one.quarantine()) == set(range(healthy, healthy + OPEN_FAILURES - 1))
+    assert len(one.outcomes()) == healthy
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_scattered_failures_of_one_large_batch_are_quarantined_and_pause_nothing(
+    bench: Callable[[Handlers], Bench], seed: int
+) -> None:
+    bad = frozenset(random.Random(seed).sample(range(1000), 30))
+    one = bench(failing(bad))
+    end = one.run(bills(range(1000)))
+    assert end.held == {}
+    assert set(one.quarantine()) == bad
+    assert len(one.outcomes()) == 970
+    assert one.next_offset() == 1000
+
+
+def failing(numbers: frozenset[int]) -> Handlers:
+    handlers = Handlers()
+
+    @handlers.on("invoice.paid")
+    def bill(event: Event, tx: Tx) -> None:
+        if int(event.id.removeprefix("evt_")) in numbers:
+            raise KeyError(event.id)
+        tx.outcome("billed", key=event.object["id"], data={})
+
+    return handlers
