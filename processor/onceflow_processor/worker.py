@@ -19,16 +19,17 @@ import structlog
 from psycopg import Connection
 
 from onceflow_processor.admission import Item, Rules, admit
-from onceflow_processor.attempt import AttemptSettings, Counts
+from onceflow_processor.attempt import AttemptSettings
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
 from onceflow_processor.breaker import Breaker
-from onceflow_processor.careful import run_with_care
+from onceflow_processor.careful import Place, run_with_care
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
 from onceflow_processor.handoff import Assigned, Done, Handoff, Notice, Read, Renew, Revoked, Stopped
 from onceflow_processor.lost_connections import LostConnections
 from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.position import Position, Stop
+from onceflow_processor.quarantine_log import tell_kept
 from onceflow_processor.records import Partition, Record
 from onceflow_processor.sqlstates import pooler_fault
 from onceflow_processor.takeover import Takeover
@@ -40,9 +41,6 @@ HOLD_SECONDS = 2.0
 FENCED_WAIT_SECONDS_MAX = 10.0
 DECISIONS_SECONDS = 2.0
 """So often it is asked whether a person has set a position: of a partition that is held, or of one that stands still."""
-
-KEPT_LINES_MAX = 20
-"""Log lines about quarantined records of one batch; a flood of garbage must not become a flood of logs."""
 
 _RECONNECT_SECONDS = 0.1
 _FENCED_WAIT_SECONDS = 0.5
@@ -107,6 +105,7 @@ class Worker:
         self._decisions_at = 0.0
         self._failures = 0
         self._lost = LostConnections()
+        self._outlived: set[Place] = set()
 
     def run(self, connection: Connection[Any]) -> None:
         """Work until the process is stopping, then release what is held.
@@ -238,7 +237,13 @@ class Worker:
         try:
             if with_care:
                 run_with_care(
-                    runner, with_care, connection=connection, positions=positions, end=end, stopping=self._stopping
+                    runner,
+                    with_care,
+                    connection=connection,
+                    positions=positions,
+                    end=end,
+                    outlived=self._outlived,
+                    stopping=self._stopping,
                 )
             rest = [item for item in items if self._held[item.record.partition].careful_records == 0]
             if rest:
@@ -262,7 +267,7 @@ class Worker:
             self._handoff.put_command(Done(done))
         for counts in end.counts:
             self._metrics.committed(counts)
-            _tell_kept(counts)
+            tell_kept(counts)
         end.counts.clear()
 
     def _hold(self, end: BatchEnd) -> None:
@@ -377,19 +382,3 @@ class Worker:
             log.warning("release_failed", reason=type(error).__name__)
         finally:
             connection.close()
-
-
-def _tell_kept(counts: Counts) -> None:
-    """Say which records went to quarantine and where to find them; never what they hold."""
-    for item, fault in counts.kept[:KEPT_LINES_MAX]:
-        log.warning(
-            "record_quarantined",
-            code=fault.code,
-            handler=fault.handler,
-            event_id=None if item.event is None else item.event.identity.event_id,
-            partition=str(item.record.partition),
-            offset=item.record.offset,
-        )
-    more = len(counts.kept) - KEPT_LINES_MAX
-    if more > 0:
-        log.warning("records_quarantined", more=more)

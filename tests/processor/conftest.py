@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSet, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,6 +18,7 @@ from onceflow_processor.admission import Item, Rules, admit
 from onceflow_processor.attempt import AttemptSettings, limits_setter
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner
 from onceflow_processor.breaker import Breaker
+from onceflow_processor.careful import Place, run_with_care
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
 from onceflow_processor.handler_run import HandlerSettings
@@ -103,7 +104,7 @@ class Bench:
         """Run one batch; partitions that it has not seen are begun at 0."""
         self.items = items_of(records)
         for item in self.items:
-            self._begin(item.record.partition)
+            self.begin(item.record.partition)
         return self.run_again()
 
     def run_again(self) -> BatchEnd:
@@ -116,7 +117,25 @@ class Bench:
             self.positions.update(end.positions)
         return end
 
-    def _begin(self, partition: Partition) -> None:
+    def run_carefully(self, records: Sequence[Record], outlived: MutableSet[Place]) -> BatchEnd:
+        """Run records one by one, in partitions that have been begun."""
+        end = BatchEnd()
+        try:
+            run_with_care(
+                self._runner(),
+                items_of(records),
+                connection=self.connection,
+                positions=self.positions,
+                end=end,
+                outlived=outlived,
+                stopping=lambda: self.stopping,
+            )
+        finally:
+            self.positions.update(end.positions)
+        return end
+
+    def begin(self, partition: Partition) -> None:
+        """Give a partition a position at 0, unless it has one."""
         if partition in self.positions:
             return
         with psycopg.connect(self.url, autocommit=True) as other:

@@ -6,15 +6,17 @@ import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from onceflow_processor.breaker import OPEN_FAILURES
-from onceflow_processor.careful import CAREFUL_TRIES_MAX
+from onceflow_processor.careful import CAREFUL_TRIES_MAX, Place
 from onceflow_processor.event import Event
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.records import Partition, Record
 from onceflow_processor.takeover import CAREFUL_AFTER_ENDS
 from onceflow_processor.tx import Tx
+from onceflow_schemas.failure import Unavailable
 from tests.processor.conftest import TOPIC, Bench, event_body, record
 from tests.processor.processor_process import Road, wait_until
 
@@ -114,3 +116,28 @@ def failing(numbers: frozenset[int]) -> Handlers:
         tx.outcome("billed", key=event.object["id"], data={})
 
     return handlers
+
+
+def test_a_record_in_whose_tries_the_database_goes_away_has_killed_nothing(bench: Callable[[Handlers], Bench]) -> None:
+    calls = list[str]()
+    handlers = Handlers()
+
+    @handlers.on("invoice.paid")
+    def bill(event: Event, tx: Tx) -> None:
+        calls.append(event.id)
+        if len(calls) <= CAREFUL_TRIES_MAX * 2:
+            tx.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        tx.outcome("billed", key=event.object["id"], data={})
+
+    one = bench(handlers)
+    outlived = set[Place]()
+    one.begin(Partition(TOPIC, 0))
+    for _ in range(CAREFUL_TRIES_MAX * 2):
+        with psycopg.connect(one.url) as one.connection, pytest.raises(Unavailable):
+            one.run_carefully(bills([0, 1]), outlived)
+    with psycopg.connect(one.url) as one.connection:
+        one.run_carefully(bills([0, 1]), outlived)
+    assert set(one.states().values()) == {"processed"}
+    assert one.quarantine() == {}
+    assert one.rows("SELECT * FROM onceflow.suspect") == []
+    assert outlived == set()
