@@ -115,7 +115,7 @@ def run_per_event(connection: psycopg.Connection[Any], work: Sequence[Work]) -> 
             None,
             TOPIC_ID,
         ]
-        marker += [record.partition.number, record.offset, item.body_sha256 or b"\0" * 32]
+        marker += [record.partition.number, record.offset, event.body_sha256]
         marker += [event.created_text, event.received_at_text]
         row: list[Any] = [outcome.lane, outcome.outcome_id, outcome.outcome_id, outcome.type, outcome.key]
         with connection.transaction():

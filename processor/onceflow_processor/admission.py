@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from onceflow_processor.records import Record
@@ -55,7 +55,6 @@ class Item:
     fault: Fault | None = None
     tries: int = 0
     success_told: bool = False
-    body_sha256: bytes = field(default=b"", repr=False)
 
     @property
     def body(self) -> bytes:

@@ -6,7 +6,6 @@ looking first; whoever does not get it is a repeat, and a second copy in one bat
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -86,8 +85,6 @@ def _offer(items: Sequence[Item]) -> _Offer:
     for item in items:
         if item.event is None:
             continue
-        if not item.body_sha256:
-            item.body_sha256 = hashlib.sha256(item.body).digest()
         if offer.offered.setdefault(item.event.identity, item) is not item:
             offer.repeats.append(item)
     return offer
@@ -107,7 +104,7 @@ def _parameters(items: Sequence[Item], *, handlers: Handlers, topic_id_of: Calla
         "topic_ids": Texts(topic_id_of(item) for item in items),
         "partitions": Integers(item.record.partition.number for item in items),
         "offsets": Bigints(item.record.offset for item in items),
-        "body_sha256s": Blobs(item.body_sha256 for item in items),
+        "body_sha256s": Blobs(event.body_sha256 for event in events),
         "createds": Texts(event.created_text for event in events),
         "received_ats": Texts(event.received_at_text for event in events),
     }
@@ -120,7 +117,10 @@ def _expected_state(item: Item, handlers: Handlers) -> str:
 
 
 def _conflicts(connection: Connection[Any], offer: _Offer, known: Sequence[Item]) -> list[tuple[Item, Fault]]:
-    firsts = {identity: (item.body_sha256, glimpse_api_version(item.body)) for identity, item in offer.offered.items()}
+    firsts = {
+        identity: (event_of(item).body_sha256, glimpse_api_version(item.body))
+        for identity, item in offer.offered.items()
+    }
     if known:
         identities = [event_of(item).identity for item in known]
         rows = connection.execute(
@@ -129,7 +129,7 @@ def _conflicts(connection: Connection[Any], offer: _Offer, known: Sequence[Item]
                 "accounts": Texts(identity.account for identity in identities),
                 "modes": Texts(identity.mode for identity in identities),
                 "event_ids": Texts(identity.event_id for identity in identities),
-                "body_sha256s": Blobs(item.body_sha256 for item in known),
+                "body_sha256s": Blobs(event_of(item).body_sha256 for item in known),
             },
         ).fetchall()
         firsts.update({Identity(*row[:3]): (bytes(row[3]), row[4]) for row in rows})
@@ -138,7 +138,7 @@ def _conflicts(connection: Connection[Any], offer: _Offer, known: Sequence[Item]
 
 
 def _differs(item: Item, first: tuple[bytes, str | None]) -> bool:
-    if item.body_sha256 == first[0]:
+    if event_of(item).body_sha256 == first[0]:
         return False
     version = glimpse_api_version(item.body)
     return is_conflict(item.body, api_version=version, first_sha256=first[0], first_api_version=first[1])

@@ -11,11 +11,13 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import cast
 
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from onceflow_processor.admission import Item, Rules, admit
 from onceflow_processor.group_offsets import GroupOffsets
 from onceflow_processor.handoff import Assigned, Command, Done, Handoff, Read, Renew, Revoked, Stopped
 from onceflow_processor.kafka_client import consumer_properties
@@ -71,12 +73,19 @@ class ConsumeThread(threading.Thread):
     """Feeds the handoff from Kafka until it is stopped."""
 
     def __init__(
-        self, handoff: Handoff, *, settings: ConsumeSettings, view: LogView, count: Callable[[str], None]
+        self,
+        handoff: Handoff,
+        *,
+        settings: ConsumeSettings,
+        rules: Rules,
+        view: LogView,
+        count: Callable[[str], None],
     ) -> None:
         """``count(kind)`` counts what went wrong, for the metrics."""
         super().__init__(name="consume", daemon=True)
         self._handoff = handoff
         self._settings = settings
+        self._rules = rules
         self._view = view
         self._count = count
         self._ending = threading.Event()
@@ -147,7 +156,8 @@ class ConsumeThread(threading.Thread):
             self._resume(consumer)
 
     def _take(self, consumer: Consumer, messages: list[Message]) -> None:
-        records = []
+        items: list[Item] = []
+        now = datetime.now(UTC)
         for message in messages:
             error = message.error()
             if error is not None:
@@ -155,9 +165,10 @@ class ConsumeThread(threading.Thread):
                 continue
             record = self._wanted(consumer, message)
             if record is not None:
-                records.append(record)
-        if records:
-            self._handoff.put_records(records)
+                # Here, because this thread works while the worker waits for the database.
+                items.append(admit(record, rules=self._rules, now=now))
+        if items:
+            self._handoff.put_items(items)
 
     def _wanted(self, consumer: Consumer, message: Message) -> Record | None:
         """Turn a message into a record, unless nobody asked for it."""

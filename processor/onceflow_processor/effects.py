@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from onceflow_schemas.failure import Refused
@@ -27,8 +27,7 @@ _NO_SUBJECT = re.compile("[\x01-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
 """What CloudEvents forbids in ``ce_subject``, which is the key: control characters and noncharacters."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """An outcome before it has a sequence."""
 
     lane: int
@@ -41,11 +40,15 @@ class Outcome:
 
 @dataclass(slots=True)
 class Effects:
-    """What one event's handlers asked for; ``counts`` are the outcomes by (handler, type, key)."""
+    """What one event's handlers asked for; ``counts`` are the outcomes by (handler, type, key).
+
+    ``touched`` tells that a handler had the connection or ran a statement: without that a failure needs no rollback.
+    """
 
     outcomes: list[Outcome] = field(default_factory=list)
     counts: dict[tuple[str, str, str], int] = field(default_factory=dict)
     facts: list[FactKey] = field(default_factory=list)
+    touched: bool = False
 
 
 def make_outcome(

@@ -5,10 +5,11 @@ Rule: what a handler reads was read strictly (``onceflow_schemas.strict_json``),
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
+from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.identity import Identity, event_cause
 
 
@@ -63,6 +64,12 @@ class Event:
         """What ``*.updated`` events say about the values before; empty when absent."""
         found = self.body["data"].get("previous_attributes")
         return found if isinstance(found, dict) else {}
+
+    def read_again(self) -> Self:
+        """Return the event with a body of its own, for another try: the handler of the first may have changed it."""
+        body = read_envelope(self.raw).body
+        assert body is not None, "an event that was handled can be read"
+        return replace(self, body=body)
 
     @property
     def cause(self) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import time
 import traceback as traceback_module
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -50,11 +51,13 @@ log = structlog.get_logger("onceflow.processor")
 class HandlerFailed(Exception):
     """A handler failed before any savepoint; the batch is rolled back and run again with savepoints."""
 
-    def __init__(self, item: Item, fault: Fault, *, final: bool = False) -> None:
+    def __init__(self, item: Item, fault: Fault, *, final: bool = False, touched: bool = True) -> None:
+        """``touched`` says that the event's handlers may have done something in the database."""
         super().__init__(fault.code)
         self.item = item
         self.fault = fault
         self.final = final
+        self.touched = touched
 
 
 class HandlerWaits(Exception):
@@ -117,20 +120,40 @@ class HandlerRun:
         """Run all, without savepoints.
 
         Raises:
-            HandlerFailed: at the first failure.
+            HandlerFailed: at the first failure that has to be rolled back.
+            HandlerWaits: most recent events of a handler fail alike.
             BatchTooSlow: when the time of a batch is over.
         """
         done: list[tuple[Item, Effects]] = []
         for item, event in work:
             self._check_time(item, is_first=not done)
             try:
-                done.append((item, self._run_event(item, event)))
-            except HandlerFailed:
-                self.tell_successes(done)
-                raise
+                effects = self._run_in_place(item, event, done)
             finally:
                 self._deadline.disarm()
+            if effects is not None:
+                done.append((item, effects))
         return done
+
+    def _run_in_place(self, item: Item, event: Event, done: Sequence[tuple[Item, Effects]]) -> Effects | None:
+        """Run an event; one that failed before it did anything in the database is tried again here and now.
+
+        Returns:
+            None when it has failed too often and has its fault; nobody else's work was undone for it.
+        """
+        for _ in range(TRIES_MAX):
+            try:
+                return self._run_event(item, event)
+            except HandlerFailed as failure:
+                self.tell_successes(done)
+                if failure.final or failure.touched:
+                    raise
+                count_try(failure, self._breaker)
+                log_failure(failure)
+                if item.fault is not None:
+                    return None
+                event = event.read_again()
+        raise AssertionError("the last try of an event gives it a fault")
 
     def with_savepoints(self, work: Sequence[tuple[Item, Event]]) -> list[tuple[Item, Effects]]:
         """Run in chunks, each in a savepoint; an event that failed too often gets its fault and is left out."""
@@ -142,39 +165,53 @@ class HandlerRun:
         return done
 
     def _run_chunk(self, chunk: Sequence[tuple[Item, Event]]) -> list[tuple[Item, Effects]]:
-        # Each round either succeeds or counts one try of one event, so the rounds are bounded.
-        for _ in range(len(chunk) * TRIES_MAX + 1):
-            self._connection.execute(_SQL["savepoint"])
-            done: list[tuple[Item, Effects]] = []
-            try:
-                for item, event in chunk:
-                    if item.fault is None:
-                        done.append((item, self._run_event(item, event)))
-            except HandlerFailed as failure:
-                self.tell_successes(done)
-                if failure.final:
-                    raise
-                count_try(failure, self._breaker)
-                log_failure(failure)
-                self._connection.execute(_SQL["savepoint_rollback"])
-                self._facts.give_back(key for _, effects in done for key in effects.facts)
-            else:
-                self._connection.execute(_SQL["savepoint_release"])
-                self.tell_successes(done)
-                return done
-            finally:
-                self._deadline.disarm()
-        message = "a chunk did not settle within the tries of its events"
-        raise AssertionError(message)
+        """Run a chunk; where an event fails, those before it run again, it alone, and then those after it."""
+        done: list[tuple[Item, Effects]] = []
+        parts = deque([chunk])
+        while parts:
+            # Each part either succeeds or counts one try of one event, so the rounds are bounded.
+            part = [(item, event) for item, event in parts.popleft() if item.fault is None]
+            if not part:
+                continue
+            ran, failed_at = self._run_part(part)
+            done.extend(ran)
+            if failed_at is not None:
+                part = [(item, event.read_again()) for item, event in part]
+                parts.extendleft([part[failed_at + 1 :], part[failed_at : failed_at + 1], part[:failed_at]])
+        return done
+
+    def _run_part(self, part: Sequence[tuple[Item, Event]]) -> tuple[list[tuple[Item, Effects]], int | None]:
+        """Run events in one savepoint: what they asked for, or nothing and the index of the one that failed."""
+        self._connection.execute(_SQL["savepoint"])
+        done: list[tuple[Item, Effects]] = []
+        try:
+            for item, event in part:
+                done.append((item, self._run_event(item, event)))
+        except HandlerFailed as failure:
+            self.tell_successes(done)
+            if failure.final:
+                raise
+            count_try(failure, self._breaker)
+            log_failure(failure)
+            self._connection.execute(_SQL["savepoint_rollback"])
+            self._facts.give_back(key for _, effects in done for key in effects.facts)
+            return [], len(done)
+        else:
+            self._connection.execute(_SQL["savepoint_release"])
+            self.tell_successes(done)
+            return done, None
+        finally:
+            self._deadline.disarm()
 
     def tell_successes(self, done: Sequence[tuple[Item, Effects]]) -> None:
-        """Tell the breaker, before the next failure, which events went well: usually it watches no handler at all."""
-        if not self._breaker.watched:
-            return
+        """Tell the breaker, before the next failure, which events went well; those before the first failure need not be."""
+        watches = bool(self._breaker.watched)
         for item, _ in done:
             if item.event is not None and not item.success_told:
                 item.success_told = True
-                self._breaker.went_well(handler.name for handler in self._settings.handlers.for_type(item.event.type))
+                if watches:
+                    handlers = self._settings.handlers.for_type(item.event.type)
+                    self._breaker.went_well(handler.name for handler in handlers)
 
     def _run_event(self, item: Item, event: Event) -> Effects:
         effects = Effects()
@@ -188,7 +225,7 @@ class HandlerRun:
                 raise HandlerFailed(item, fault, final=True) from None
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a handler may raise anything.
                 self._facts.give_back(effects.facts)
-                self._refuse(item, handler, error)
+                self._refuse(item, handler, error, touched=effects.touched)
             self._check_transaction(item, handler, effects)
             if may_have_set:
                 self._restore_session(item, handler, effects)
@@ -226,7 +263,7 @@ class HandlerRun:
                 raise HandlerFailed(item, _broke(handler), final=True) from error
             raise
 
-    def _refuse(self, item: Item, handler: Handler, error: BaseException) -> None:
+    def _refuse(self, item: Item, handler: Handler, error: BaseException, *, touched: bool) -> None:
         """Turn what a handler raised into a fault of its event, unless the database or the moment is at fault."""
         self._check_not_closed(item, handler)
         if self._connection.closed:
@@ -240,7 +277,7 @@ class HandlerRun:
         code = error.code if isinstance(error, Refused) else "handler_failed"
         detail = f"{type(error).__name__}: {error}"
         text = "".join(traceback_module.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
-        raise HandlerFailed(item, Fault(code, detail, handler.name, text)) from error
+        raise HandlerFailed(item, Fault(code, detail, handler.name, text), touched=touched) from error
 
     def _check_transaction(self, item: Item, handler: Handler, effects: Effects) -> None:
         """A handler that swallowed its own SQL error, or ended the transaction, must not pass as successful."""

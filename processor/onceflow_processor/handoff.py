@@ -11,8 +11,9 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from onceflow_processor.admission import Item
 from onceflow_processor.position import Begin, LogBounds, Stop
-from onceflow_processor.records import Partition, Record
+from onceflow_processor.records import Partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +83,7 @@ class Handoff:
 
     def __init__(self, *, records_max: int, bytes_max: int) -> None:
         self._changed = threading.Condition()
-        self._records: deque[Record] = deque()
+        self._items: deque[Item] = deque()
         self._bytes = 0
         self._notices: deque[Notice] = deque()
         self._commands: deque[Command] = deque()
@@ -93,24 +94,24 @@ class Handoff:
     def room(self) -> int:
         """Return how many records may be put now."""
         with self._changed:
-            return 0 if self._bytes >= self._bytes_max else max(0, self._records_max - len(self._records))
+            return 0 if self._bytes >= self._bytes_max else max(0, self._records_max - len(self._items))
 
     def wait_for_room(self, timeout_seconds: float) -> bool:
         """Wait until there is room or a command; False when neither came in time."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: (
-                    bool(self._commands) or (self._bytes < self._bytes_max and len(self._records) < self._records_max)
+                    bool(self._commands) or (self._bytes < self._bytes_max and len(self._items) < self._records_max)
                 ),
                 timeout_seconds,
             )
 
-    def put_records(self, records: Iterable[Record]) -> None:
+    def put_items(self, items: Iterable[Item]) -> None:
         """Consumer -> worker."""
         with self._changed:
-            for record in records:
-                self._records.append(record)
-                self._bytes += record.size_bytes()
+            for item in items:
+                self._items.append(item)
+                self._bytes += item.record.size_bytes()
             self._changed.notify_all()
 
     def put_notice(self, notice: Notice) -> None:
@@ -139,21 +140,21 @@ class Handoff:
             self._notices.clear()
             return taken
 
-    def take_batch(self, *, records_max: int, bytes_max: int, wait_seconds: float) -> list[Record]:
-        """Take the records of a batch, waiting for the first; empty when a notice or nothing came.
+    def take_batch(self, *, records_max: int, bytes_max: int, wait_seconds: float) -> list[Item]:
+        """Take the items of a batch, waiting for the first; empty when a notice or nothing came.
 
         The taker counts as busy until ``finish_batch``.
         """
         with self._changed:
-            self._changed.wait_for(lambda: bool(self._records or self._notices), wait_seconds)
+            self._changed.wait_for(lambda: bool(self._items or self._notices), wait_seconds)
             if self._notices:
                 return []
-            taken: list[Record] = []
+            taken: list[Item] = []
             size = 0
-            while self._records and len(taken) < records_max and (not taken or size < bytes_max):
-                record = self._records.popleft()
-                size += record.size_bytes()
-                taken.append(record)
+            while self._items and len(taken) < records_max and (not taken or size < bytes_max):
+                item = self._items.popleft()
+                size += item.record.size_bytes()
+                taken.append(item)
             self._bytes -= size
             self._busy = bool(taken)
             self._changed.notify_all()

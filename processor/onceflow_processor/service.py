@@ -151,6 +151,7 @@ class _Service:
         consume = ConsumeThread(
             handoff,
             settings=ConsumeSettings(options.kafka, options.group, options.topics, options.group_protocol),
+            rules=settings.rules,
             view=LogView(self._admin, start=start),
             count=lambda kind: metrics.trouble.labels(kind).inc(),
         )

@@ -76,7 +76,7 @@ class Tx:
     def connection(self) -> Connection[Any]:
         """A psycopg connection in the batch's transaction, for query builders.  Never commit or roll back on it."""
         self._refuse_after_end()
-        self.may_have_set = True
+        self.may_have_set = self._effects.touched = True
         if self._lent is None:
             self._lent = lend(self._connection)
         return self._lent
@@ -112,6 +112,7 @@ class Tx:
     def _watch(self, query: Query) -> None:
         """Notice a statement that may change settings; one hidden in a function of the database is not seen."""
         self._refuse_after_end()
+        self._effects.touched = True
         text = query.encode() if isinstance(query, str) else query
         if not isinstance(text, bytes) or _SETTING.search(text) is not None:
             self.may_have_set = True

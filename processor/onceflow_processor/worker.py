@@ -11,14 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
 import structlog
 from psycopg import Connection
 
-from onceflow_processor.admission import Item, Rules, admit
+from onceflow_processor.admission import Item, Rules
 from onceflow_processor.attempt import AttemptSettings
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
 from onceflow_processor.breaker import Breaker
@@ -30,7 +29,7 @@ from onceflow_processor.lost_connections import LostConnections
 from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.position import Position, Stop
 from onceflow_processor.quarantine_log import tell_kept
-from onceflow_processor.records import Partition, Record
+from onceflow_processor.records import Partition
 from onceflow_processor.sqlstates import pooler_fault
 from onceflow_processor.takeover import Takeover
 from onceflow_schemas.failure import LeaseLost, Unavailable
@@ -126,13 +125,15 @@ class Worker:
         self._renew_due(connection)
         self._handle_notices(connection)
         self._follow_decisions(connection)
-        records = self._handoff.take_batch(
+        taken = self._handoff.take_batch(
             records_max=self._settings.batch_records_max,
             bytes_max=self._settings.batch_bytes_max,
             wait_seconds=BATCH_WAIT_SECONDS,
         )
         try:
-            items = self._admit(records)
+            items = [item for item in taken if self._is_held(item)]
+            for item in items:
+                self._lost.judge(item)
             if items:
                 self._run_batch(items)
         finally:
@@ -184,18 +185,11 @@ class Worker:
         self._failures += 1
         self._wait(random.uniform(limit / 2, limit))  # noqa: S311 - jitter needs no secrecy.
 
-    def _admit(self, records: list[Record]) -> list[Item]:
-        """Keep the records that belong to a position which is held now; decide what each of them is."""
-        now = datetime.now(UTC)
-        items = []
-        for record in records:
-            held = self._held.get(record.partition)
-            if held is None or held.generation != record.generation or record.offset < held.position.next_offset:
-                continue
-            item = admit(record, rules=self._settings.rules, now=now)
-            self._lost.judge(item)
-            items.append(item)
-        return items
+    def _is_held(self, item: Item) -> bool:
+        """Tell whether a record belongs to a position that is held now."""
+        record = item.record
+        held = self._held.get(record.partition)
+        return held is not None and held.generation == record.generation and record.offset >= held.position.next_offset
 
     def _note_suspect(self, end: BatchEnd) -> None:
         self._lost.forget_done(end.positions)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from onceflow_schemas.identity import ACCOUNT_PATTERN, EVENT_ID_PATTERN, body_event_id
 from onceflow_schemas.money import money_problem
@@ -34,8 +34,7 @@ _ORDER_FIELDS: dict[str, tuple[str, ...]] = {
 """For each kind of object the fields that name the object whose order matters, best first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """What a body says about itself.
 
     ``event_id`` is ``evt_...`` or ``sha256:<hex>``; ``type`` is ``unknown`` when unusable; ``account``,

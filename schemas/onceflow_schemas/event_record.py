@@ -6,10 +6,10 @@ are fixed in docs/reference/records.md; CloudEvents' binary mode for Kafka gives
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from onceflow_schemas.attestation import AttestationKey, Attested, sign, verify
 from onceflow_schemas.envelope import Envelope
@@ -33,12 +33,12 @@ _REQUIRED = (
     "onceflow_attestation",
 )
 _OPTIONAL = ("ce_specversion", "ce_subject", "ce_time", "content-type", "traceparent")
+_REQUIRED_SET = frozenset(_REQUIRED)
 _KNOWN = frozenset(_REQUIRED + _OPTIONAL)
 _SOURCE_PARTS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class OutgoingRecord:
+class OutgoingRecord(NamedTuple):
     """A record ready for the producer."""
 
     key: bytes
@@ -47,12 +47,11 @@ class OutgoingRecord:
     identity: Identity
 
 
-@dataclass(frozen=True, slots=True)
-class EventRecord:
+class EventRecord(NamedTuple):
     """A record whose attestation holds.
 
     ``created_text`` (None when the body says no usable time) and ``received_at_text`` are the times as they stand in
-    the headers, in the form that PostgreSQL reads too.
+    the headers, in the form that PostgreSQL reads too.  ``body_sha256`` is the digest of the record's value, 32 bytes.
     """
 
     identity: Identity
@@ -64,10 +63,10 @@ class EventRecord:
     endpoint: str
     source: str
     traceparent: str | None
+    body_sha256: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Untrusted:
+class Untrusted(NamedTuple):
     """A record that nobody vouches for; ``code`` is a failure code."""
 
     code: str
@@ -167,15 +166,15 @@ def open_event(
             continue
         if name in texts or raw is None or len(raw) > HEADER_BYTES_MAX or not raw.isascii():
             return Untrusted("bad_headers", f"{name} is doubled, null, too long or not ASCII")
-        text = raw.decode("ascii")
-        if not text.isprintable():
-            return Untrusted("bad_headers", f"{name} holds control characters")
-        texts[name] = text
+        texts[name] = raw.decode("ascii")
+    if not "".join(texts.values()).isprintable():
+        name = next(name for name, text in texts.items() if not text.isprintable())
+        return Untrusted("bad_headers", f"{name} holds control characters")
     if "onceflow_attestation" not in texts:
         return Untrusted("unauthenticated", "there is no attestation")
-    missing = [name for name in _REQUIRED if name not in texts]
-    if missing:
-        return Untrusted("bad_headers", f"{missing[0]} is missing")
+    if not texts.keys() >= _REQUIRED_SET:
+        missing = next(name for name in _REQUIRED if name not in texts)
+        return Untrusted("bad_headers", f"{missing} is missing")
     return _open_texts(texts, topic=topic, value=value, deployment=deployment, keys=keys)
 
 
@@ -205,7 +204,10 @@ def _open_texts(
         received_at=texts["onceflow_received_at"],
         endpoint=texts["onceflow_endpoint"],
     )
-    code = verify(texts["onceflow_attestation"], fields=fields, body=value, received_at=received_at, keys=keys)
+    body_sha256 = hashlib.sha256(value).digest()
+    code = verify(
+        texts["onceflow_attestation"], fields=fields, body_sha256=body_sha256, received_at=received_at, keys=keys
+    )
     if code is not None:
         return Untrusted(code, "the attestation does not hold for this deployment, topic and body")
     return EventRecord(
@@ -218,4 +220,5 @@ def _open_texts(
         endpoint=fields.endpoint,
         source=texts["onceflow_source"],
         traceparent=texts.get("traceparent"),
+        body_sha256=body_sha256,
     )

@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import orjson
 
@@ -26,8 +25,7 @@ ACCOUNT_PATTERN = re.compile(r"acct_[A-Za-z0-9_]{1,250}")
 FIRST_REVISION = 1
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Identity:
+class Identity(NamedTuple):
     """What makes an event that event: (account, mode, event id), everywhere."""
 
     account: str

@@ -39,7 +39,7 @@ def test_each_identity_is_offered_once_and_later_copies_are_repeats() -> None:
     offer = _offer(batch)
     assert list(offer.offered.values()) == [first, second, third]
     assert offer.repeats == [again, once_more]
-    assert first.body_sha256 == hashlib.sha256(first.body).digest()
+    assert event_of(first).body_sha256 == hashlib.sha256(first.body).digest()
     # A rerun of the batch offers the same.
     assert _offer(batch) == offer
 

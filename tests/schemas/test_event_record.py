@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
+import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
@@ -94,6 +94,7 @@ def test_what_goes_in_comes_out() -> None:
         endpoint="shop.eu-1",
         source="webhook",
         traceparent=TRACE,
+        body_sha256=hashlib.sha256(RECORD.value).digest(),
     )
 
 
@@ -233,4 +234,4 @@ def test_replaced_headers_are_seen_or_change_nothing_that_is_attested(changes: d
         whole = reopen(list(RECORD.headers))
         assert isinstance(whole, EventRecord)
         free: dict[str, Any] = {"object_id": whole.object_id, "source": whole.source, "traceparent": whole.traceparent}
-        assert dataclasses.replace(opened, **free) == whole
+        assert opened._replace(**free) == whole
