@@ -324,7 +324,7 @@ def call(handler: Handler, event: Event, *, transaction: Tx) -> None:
         Refused: ``handler_failed``, or whatever the function raises.
     """
     returned = cast("Callable[[Event, Tx], object]", handler.function)(event, transaction)
-    if inspect.isawaitable(returned):
+    if returned is not None and inspect.isawaitable(returned):
         if inspect.iscoroutine(returned):
             returned.close()
         raise Refused("handler_failed", "the handler returned an awaitable: handlers are plain functions")

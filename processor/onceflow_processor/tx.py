@@ -19,8 +19,9 @@ from onceflow_processor.effects import FACTS_PER_EVENT_MAX, Effects, FactKey, fa
 from onceflow_processor.lent_connection import LentConnection, lend
 from onceflow_schemas.failure import Refused
 
-_SETTING = re.compile(rb"^[\s(]*(?:/\*|--|(?:SET|RESET|DISCARD|DO)\b)|set_config|;", re.IGNORECASE)
-"""Statements that may change settings: by their first word, a comment before it, set_config, or several in one text."""
+_SETTING = re.compile(rb"^(?:[\s(]|--[^\r\n]*[\r\n])*+(?:SET|RESET|DISCARD|DO)\b|/\*|set_config|;\s*+\S", re.IGNORECASE)
+"""Statements that may change settings: by their first word after line comments, set_config, or several in one text.
+Comments of the other form nest, so what stands behind one is not looked for."""
 
 Query = str | bytes | SQL | Composed
 Parameters = Sequence[Any] | Mapping[str, Any] | None

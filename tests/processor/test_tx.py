@@ -10,7 +10,7 @@ from psycopg.sql import SQL, Identifier
 
 from onceflow_processor.effects import FACTS_PER_EVENT_MAX, Effects
 from onceflow_processor.facts import Facts
-from onceflow_processor.tx import Tx, _plain
+from onceflow_processor.tx import _SETTING, Tx, _plain
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.identity import outcome_id
 
@@ -83,3 +83,28 @@ def test_queries_may_be_built_as_the_handler_likes() -> None:
     assert _plain("SELECT 1") == b"SELECT 1"
     assert _plain(b"SELECT 1") == b"SELECT 1"
     assert _plain(composed) is composed
+
+
+@pytest.mark.parametrize(
+    ("query", "watched"),
+    [
+        ("INSERT INTO t VALUES (%s)", False),
+        ("INSERT INTO t VALUES (%s);\n", False),
+        ("-- why this is written\n-- in two lines\nINSERT INTO t VALUES (%s)", False),
+        ("(SELECT 1)", False),
+        ("UPDATE t SET a = 1", False),
+        ("SET search_path = x", True),
+        ("-- why\n  set search_path = x", True),
+        ("-- why\rset search_path = x", True),
+        ("((RESET ALL", True),
+        ("SELECT 1; SET search_path = x", True),
+        ("SELECT set_config('a.b', 'c', false)", True),
+        ("/* /* */ */ SET search_path = x", True),
+        ("/* harmless */ SELECT 1", True),
+        ("-- a line without an end SET x = y", False),
+        ("DO $$ BEGIN END $$", True),
+        ("DISCARD ALL", True),
+    ],
+)
+def test_which_statements_may_have_changed_settings(query: str, *, watched: bool) -> None:
+    assert (_SETTING.search(query.encode()) is not None) is watched
