@@ -21,6 +21,7 @@ from onceflow_processor.kafka_client import consumer_properties
 from onceflow_processor.log_view import LogView
 from onceflow_processor.position import Begin, Stop, judge_first_record
 from onceflow_processor.records import Headers, Partition, Record
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import Failure
 from onceflow_schemas.fingerprint import record_fingerprint
 
@@ -152,6 +153,7 @@ class ConsumeThread(threading.Thread):
             if record is not None:
                 records.append(record)
         if records:
+            hit("processor.after_poll")
             self._handoff.put_records(records)
 
     def _wanted(self, consumer: Consumer, message: Message) -> Record | None:
@@ -337,6 +339,7 @@ class ConsumeThread(threading.Thread):
         places = [TopicPartition(partition.topic, partition.number, at) for partition, at in self._done.items()]
         self._done.clear()
         self._done_at = time.monotonic()
+        hit("processor.before_group_commit")
         try:
             consumer.commit(offsets=places, asynchronous=True)
         except KafkaException as error:

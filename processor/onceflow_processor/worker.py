@@ -28,6 +28,7 @@ from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.position import Position, Stop
 from onceflow_processor.records import Partition, Record
 from onceflow_processor.takeover import Takeover
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import LeaseLost, Unavailable
 
 BATCH_WAIT_SECONDS = 0.2
@@ -127,6 +128,7 @@ class Worker:
         try:
             items = self._admit(records)
             if items:
+                hit("processor.before_batch")
                 self._run_batch(items)
         finally:
             self._handoff.finish_batch()
@@ -287,6 +289,7 @@ class Worker:
     def _take_over(self, takeover: Takeover, assigned: Assigned) -> None:
         self._renew_at.pop(assigned.partition, None)
         position, verdict = takeover.take(assigned)
+        hit("processor.after_take_over")
         if isinstance(verdict, Stop):
             self._tell_stop(assigned.partition, verdict)
             self._forget(assigned.partition)

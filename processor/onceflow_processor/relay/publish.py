@@ -23,6 +23,7 @@ from onceflow_processor.relay.bounded_call import call_within
 from onceflow_processor.relay.cursor import Mark, encode_metadata
 from onceflow_processor.relay.encoding import Prepared
 from onceflow_processor.relay.kafka_clients import TRANSACTION_TIMEOUT_MS, broker_failures
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import Unavailable, Uncertain
 
 INIT_SLICE_SECONDS: Final = 2.0
@@ -164,6 +165,7 @@ class Publisher:
         """
         with broker_failures():
             self._producer.begin_transaction()
+        hit("relay.after_begin")
         reports = _Reports()
         sent, refused = self._send(batches, reports=reports, meanwhile=meanwhile)
         if reports.failed:
@@ -204,6 +206,7 @@ class Publisher:
                     # The transaction has failed already, perhaps for a record whose report is still to come.
                     reports.broker_error = error.name()
                     return sent, refused
+        hit("relay.after_produce")
         meanwhile()
         while not reports.failed and self._flush():
             self._wait_on(give_up_at)
@@ -247,6 +250,7 @@ class Publisher:
             raise Unavailable("broker_unavailable", "Kafka did not confirm the records in time")
 
     def _commit(self, cursors: Mapping[int, Mark]) -> None:
+        hit("relay.before_offsets")
         self._keep_lease()
         offsets = [
             TopicPartition(self._topic, lane, mark.next_offset, metadata=encode_metadata(mark))
@@ -257,6 +261,7 @@ class Publisher:
         with broker_failures():
             call = partial(self._producer.send_offsets_to_transaction, offsets, self._group_metadata, seconds)
             call_within(call, seconds=seconds + CALL_GRACE_SECONDS)
+        hit("relay.before_commit")
         try:
             with broker_failures():
                 self._producer.commit_transaction(max(give_up_at - time.monotonic(), 0.001))
