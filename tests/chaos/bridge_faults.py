@@ -116,7 +116,7 @@ def _copies(world: World, digest: bytes) -> int:
 @fault("P4/full", "the producer's queue is full", soak="bridge")
 def queue_full(world: World, dice: Random) -> str:
     """A queue of one record before a broker that does not answer: 503, not an error, and nothing waits for ever."""
-    bridge = world.extra("bridge", **{"kafka__queue__buffering__max__messages": 1})
+    bridge = world.join("bridge", kafka__queue__buffering__max__messages=1)
     url = bridge.state["url"] + "/webhooks/stripe"
     answers: list[tuple[int | None, dict[str, object], float]] = []
     world.brokers["bridge"].hold()
@@ -170,7 +170,12 @@ def hang_ups(world: World, dice: Random) -> str:
 
 def _head(world: World, body: bytes) -> bytes:
     signature = signature_header(body, world.secret, at=int(time.time()))
-    lines = ["POST /webhooks/stripe HTTP/1.1", "Host: x", f"Content-Length: {len(body)}", f"Stripe-Signature: {signature}"]
+    lines = [
+        "POST /webhooks/stripe HTTP/1.1",
+        "Host: x",
+        f"Content-Length: {len(body)}",
+        f"Stripe-Signature: {signature}",
+    ]
     return "\r\n".join([*lines, "", ""]).encode()
 
 
@@ -198,7 +203,7 @@ def terminated(world: World, dice: Random) -> str:
 @fault("P11", "two bridges, the same event at once", soak="bridge")
 def two_bridges(world: World, dice: Random) -> str:
     """Two records, one effect."""
-    second = world.extra("bridge")
+    second = world.join("bridge")
     urls = [world.webhook_url, second.state["url"] + "/webhooks/stripe"]
     both = 0
     for _ in range(10):

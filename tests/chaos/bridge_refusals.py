@@ -95,10 +95,10 @@ def clock_off(world: World, dice: Random) -> str:
 @fault("P10", "endpoint secret rolled", soak="bridge")
 def secret_rolled(world: World, dice: Random) -> str:
     """In the overlap both secrets sign; afterwards the old one is refused."""
-    both = world.extra("bridge", stripe__webhook_secret=f"old={OLD},new={NEW}")
+    both = world.join("bridge", stripe__webhook_secret=f"old={OLD},new={NEW}")
     url = both.state["url"] + "/webhooks/stripe"
     overlap = [post(world, body_of(event()), url=url, secret=secret)[0] for secret in (OLD, NEW)]
-    only = world.extra("bridge", stripe__webhook_secret=f"new={NEW}")
+    only = world.join("bridge", stripe__webhook_secret=f"new={NEW}")
     url = only.state["url"] + "/webhooks/stripe"
     refused, answer, _ = post(world, body_of(event()), url=url, secret=OLD, note=False)
     taken, _, _ = post(world, body_of(event()), url=url, secret=NEW)

@@ -4,11 +4,37 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.chaos import bridge_faults, bridge_refusals, consumer_faults, postgres_faults, relay_faults
+from tests.chaos import (
+    bridge_faults,
+    bridge_refusals,
+    clock_faults,
+    consumer_faults,
+    data_faults,
+    database_faults,
+    lane_faults,
+    ledger_faults,
+    planted_records,
+    postgres_faults,
+    relay_faults,
+    security_faults,
+)
 from tests.chaos.fault import REGISTRY, Fault
 from tests.chaos.world import World
 
-MODULES = (bridge_faults, bridge_refusals, consumer_faults, postgres_faults, relay_faults)
+MODULES = (
+    bridge_faults,
+    bridge_refusals,
+    consumer_faults,
+    planted_records,
+    postgres_faults,
+    data_faults,
+    database_faults,
+    relay_faults,
+    lane_faults,
+    ledger_faults,
+    clock_faults,
+    security_faults,
+)
 """Importing them fills the registry."""
 
 
@@ -19,5 +45,4 @@ def all_faults() -> list[Fault]:
 
 def make_world(soak: str, folder: Path, seed: int) -> World:
     """Return the world of a soak, not started."""
-    del soak
-    return World(folder, seed=seed)
+    return World(folder, seed=seed, shifted_clock=soak == "clock", small_disk=soak == "disk")

@@ -189,11 +189,11 @@ class Part:
 
     def descriptors(self) -> int:
         """How many files it has open."""
-        return len(os.listdir(f"/proc/{self.pid}/fd"))
+        return sum(1 for _ in Path(f"/proc/{self.pid}/fd").iterdir())
 
     def threads(self) -> int:
         """How many threads it has."""
-        return len(os.listdir(f"/proc/{self.pid}/task"))
+        return sum(1 for _ in Path(f"/proc/{self.pid}/task").iterdir())
 
     def resident_bytes(self) -> int:
         """Its memory."""

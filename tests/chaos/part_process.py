@@ -107,13 +107,13 @@ def make_client_fatal(kind: str) -> None:
     from tests.producer.fatal_error import make_fatal  # noqa: PLC0415
 
     wanted = {"Producer": Producer, "Consumer": Consumer}[kind]
-    found = [thing for thing in gc.get_objects() if isinstance(thing, wanted)] or _frames_hold(wanted)
+    found: list[Any] = [thing for thing in gc.get_objects() if isinstance(thing, wanted)] or _frames_hold(wanted)
     for client in found:
         make_fatal(client)
     assert found, f"there is no {kind} to break"
 
 
-def _frames_hold(wanted: type) -> list[Any]:
+def _frames_hold(wanted: type[Any]) -> list[Any]:
     """Search the local variables and attributes of all threads: clients may be invisible to the collector."""
     found: list[Any] = []
     for frame in sys._current_frames().values():
@@ -142,7 +142,7 @@ def main() -> None:
     if plan.get("group"):
         import onceflow.service_options as options  # noqa: PLC0415
 
-        options.processor_group = lambda _deployment: str(plan["group"])
+        options.processor_group = lambda deployment: f"{plan['group']}.{deployment}"
     from onceflow_producer import failpoint  # noqa: PLC0415
 
     failpoint.install(Failpoints(Path(plan_file), Path(fired_file)).hit)

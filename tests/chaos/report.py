@@ -66,14 +66,17 @@ def as_json(results: Results, *, seed: int) -> str:
     )
 
 
+def _machine() -> str:
+    kind = f"{platform.system()} {platform.release()} {platform.machine()}"
+    return f"{kind}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
 def page(results: Results, *, seed: int, runs: int, seconds: float) -> str:
     """Return the page of evidence."""
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     rows = [
-        "| {} | {} | {} | {} | {} |".format(
-            one.run, one.soak, one.seed, one.counts and one.counts.answered, one.counts and one.counts.published
-        )
-        + f" {len(one.violations)} | {one.seconds:.0f} |"
+        f"| {one.run} | {one.soak} | {one.seed} | {one.counts and one.counts.answered} | {one.counts and one.counts.published} |"
+        f" {len(one.violations)} | {one.seconds:.0f} |"
         for one in results.judged
     ]
     return "\n".join(
@@ -85,8 +88,7 @@ def page(results: Results, *, seed: int, runs: int, seconds: float) -> str:
             f"- date: {datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
             f"- commit: {commit}",
             f"- seed: {seed}, runs: {runs}, {seconds / 60:.0f} minutes",
-            f"- machine: {platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} cores,"
-            f" Python {platform.python_version()}",
+            f"- machine: {_machine()}",
             f"- {summary(results)}",
             "",
             "After each soak the independent checker (`tests/checker`) judged both raw topics and all tables.",

@@ -106,8 +106,10 @@ def _run_soak(soak: Soak, world: World, *, results: Results, say: Say) -> Judged
         while left:
             one = _run_step(soak, left.pop(0), world)
             results.done.append(one)
-            say(f"  {one.id:32} {one.result:11} {one.seconds:5.1f} s, settled {one.settled_seconds:4.1f} s  {one.evidence}")
-            if one.result == "broken world":
+            say(
+                f"  {one.id:32} {one.result:11} {one.seconds:5.1f} s, settled {one.settled_seconds:4.1f} s  {one.evidence}"
+            )
+            if one.result in ("broken world", "not settled"):
                 break
         _judge(soak, world, judged)
     except Exception as error:  # noqa: BLE001 - told as a violation

@@ -23,7 +23,7 @@ def admin(world: World) -> AdminClient:
     return AdminClient({"bootstrap.servers": world.bootstrap, "log_level": 0})
 
 
-def set_topic(world: World, topic: str, name: str, value: str) -> str:  # noqa: PLR0917 - reads like the command
+def set_topic(world: World, topic: str, name: str, value: str) -> str:
     """Set one property of a topic; return the former value."""
     client = admin(world)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
@@ -41,7 +41,8 @@ def has_topic(world: World, topic: str) -> bool:
 
 def add_partitions(world: World, topic: str, total: int) -> None:
     """Raise the number of partitions."""
-    admin(world).create_partitions([NewPartitions(topic, total)])[topic].result(ANSWER_SECONDS)
+    client = admin(world)  # It must outlive its answers.
+    client.create_partitions([NewPartitions(topic, total)])[topic].result(ANSWER_SECONDS)
 
 
 def make_again(world: World, topic: str, partitions: int) -> None:
@@ -63,11 +64,13 @@ def make_again(world: World, topic: str, partitions: int) -> None:
 
 def delete_group(world: World, group: str) -> None:
     """Delete a consumer group and its offsets; it must have no members."""
-    admin(world).delete_consumer_groups([group])[group].result(ANSWER_SECONDS)
+    client = admin(world)
+    client.delete_consumer_groups([group])[group].result(ANSWER_SECONDS)
 
 
 def delete_records(world: World, topic: str, ends: dict[int, int]) -> None:
     """Delete everything before these offsets."""
     places = [TopicPartition(topic, partition, offset) for partition, offset in ends.items()]
-    for answer in admin(world).delete_records(places).values():
+    client = admin(world)
+    for answer in client.delete_records(places).values():
         answer.result(ANSWER_SECONDS)

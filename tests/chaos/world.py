@@ -16,7 +16,7 @@ from typing import Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from onceflow.embedded import EmbeddedServices
+from onceflow.embedded import EmbeddedServices, postgres_server
 from onceflow.embedded.broker_properties import ExtraListener
 from onceflow.embedded.ports import choose_port
 from onceflow.kafka_admin import KafkaAdmin
@@ -27,6 +27,7 @@ from onceflow.settings_model import TopicSettings
 from onceflow.topics import apply_topics, plan_from_settings
 from tests.chaos.part import Part
 from tests.chaos.part_process import ROOT
+from tests.chaos.small_disk import SmallDisk
 from tests.checker.judge import Verdict, judge, judge_pair
 from tests.checker.reading import System, take_snapshot, wait_until_quiet
 from tests.checker.snapshot import Delivery, Position, Snapshot
@@ -47,6 +48,11 @@ BROKER = {"group.consumer.session.timeout.ms": "3000", "group.consumer.max.sessi
 POSTGRES = {"log_min_messages": "log"}
 
 
+def find_faketime() -> Path | None:
+    """Return Debian's libfaketime, None where it is not installed."""
+    return next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
+
+
 class World:
     """See the module.
 
@@ -54,10 +60,22 @@ class World:
         folder: for its data and logs; must be new.
         seed: of everything that is sent.
         settings: overrides by ``section.name`` for all parts.
+        shifted_clock: PostgreSQL runs under libfaketime, where it is installed, and reads its shift from ``clock_file``.
+        small_disk: PostgreSQL's folder is a small file system of its own, where this process may mount one.
     """
 
-    def __init__(self, folder: Path, *, seed: int, settings: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seed: int,
+        settings: Mapping[str, Any] | None = None,
+        shifted_clock: bool = False,
+        small_disk: bool = False,
+    ) -> None:
         self.folder = folder
+        self.disk = SmallDisk(folder / "data" / "postgres") if small_disk else None
+        self.clock_file = folder / "clock" if shifted_clock and find_faketime() else None
         self.seed = seed
         self.deliveries: list[Delivery] = []
         self.planted: dict[Position, frozenset[str]] = {}
@@ -94,7 +112,10 @@ class World:
         """Start services and parts; returns when all are ready."""
         (self.folder / "logs").mkdir(parents=True)
         (self.folder / HANDLERS_FILE.name).write_bytes(HANDLERS_FILE.read_bytes())
-        self.services.start()
+        if self.disk is not None:
+            self.disk.mount()
+        with self._clock():
+            self.services.start()
         self.identity = local_identity(self.folder / "data")
         self._prepare()
         for name in COMMANDS:
@@ -102,6 +123,26 @@ class World:
             self.parts[name].start()
         for part in self.parts.values():
             part.wait_ready()
+
+    @contextmanager
+    def _clock(self) -> Iterator[None]:
+        """Let PostgreSQL be started under libfaketime."""
+        module: Any = postgres_server
+        former = module.ENVIRONMENT
+        if self.clock_file is not None:
+            self.clock_file.write_text("+0")
+            self.clock_file.chmod(0o644)
+            faked = {
+                "LD_PRELOAD": str(find_faketime()),
+                "FAKETIME_TIMESTAMP_FILE": str(self.clock_file),
+                "FAKETIME_NO_CACHE": "1",
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            }
+            module.ENVIRONMENT = {**former, **faked}
+        try:
+            yield
+        finally:
+            module.ENVIRONMENT = former
 
     def stop(self) -> None:
         """End everything; what cannot end is killed."""
@@ -115,6 +156,8 @@ class World:
         self.services.stop()
         for proxy in self.proxies():
             proxy.close()
+        if self.disk is not None:
+            self.disk.unmount()
 
     def proxies(self) -> list[KafkaProxy | PostgresProxy]:
         """All of them."""
@@ -135,7 +178,7 @@ class World:
             folder=self.folder,
         )
 
-    def extra(self, role: str, **overrides: Any) -> Part:
+    def join(self, role: str, **overrides: Any) -> Part:
         """Start one more part of a role and wait until it is ready; ``heal`` ends it."""
         part = self.part(f"{role}-{len(self.extras) + 1}", role=role, **{"bridge__port": 0, **overrides})
         self.extras.append(part)
@@ -218,8 +261,9 @@ class World:
     def start_service(self, name: str) -> None:
         """Start it again and wait until it answers."""
         service = self.services.kafka if name == "kafka" else self.services.postgres
-        service.start()
-        service.wait_ready()
+        with self._clock():
+            service.start()
+            service.wait_ready()
 
     def _prepare(self) -> None:
         admin = KafkaAdmin({"bootstrap.servers": self.bootstrap})

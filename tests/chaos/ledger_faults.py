@@ -1,0 +1,206 @@
+"""K2, K3, K4, D6, D12, O6, O7: a ledger loses what was acknowledged, or is replaced by another one.
+
+Rule: whoever meets it stops with a code, the others go on, and nothing is doubled; a person decides what follows.
+Each of these faults ends its world: what is lost stays lost, so the checker leaves out what the fault itself breaks.
+"""
+
+from __future__ import annotations
+
+from random import Random
+
+from tests.chaos.fault import fault, fired
+from tests.chaos.sending import body_of, event, post
+from tests.chaos.snapshots import copy_kafka, copy_postgres, put_kafka_back, put_postgres_back
+from tests.chaos.topics import add_partitions, delete_records, make_again
+from tests.chaos.waits import TAKE_OVER_SECONDS, processed, published, wait_processed, wait_published
+from tests.chaos.world import World
+from tests.checker.topics import bounds, consumer
+from tests.checker.waiting import wait_for
+
+LOST_TOPIC = frozenset({"I1", "I3", "I4", "I5", "I6", "I8"})
+"""With records gone from a topic: accepted but not there, markers without records, rows without records, standing
+still.  What stays judged: no second effect (I2), nothing unverified and no secret (I9)."""
+NOTICED_SECONDS = 60.0
+
+
+def stopped(world: World) -> dict[int, str]:
+    """Partitions that stand still, with their codes."""
+    return dict(world.rows("SELECT partition, stopped FROM onceflow.progress WHERE stopped IS NOT NULL"))
+
+
+def closed_lanes(world: World) -> dict[int, str]:
+    """Lanes that are not ok, with their states."""
+    return dict(world.rows("SELECT lane, state FROM onceflow.lane WHERE state <> 'ok'"))
+
+
+def ends(world: World, topic: str) -> dict[int, tuple[int, int]]:
+    """Log start and end of each partition."""
+    reader = consumer(world.bootstrap, "read_uncommitted")
+    try:
+        return bounds(reader, topic)
+    finally:
+        reader.close()
+
+
+def doubled_effects(world: World) -> int:
+    """Events whose user's row stands more than once."""
+    return int(
+        world.value("SELECT count(*) FROM (SELECT event_id FROM shop.effect GROUP BY 1 HAVING count(*) > 1) AS doubled")
+    )
+
+
+def _load_some(world: World, answers: int) -> None:
+    with world.loaded() as load:
+        load.wait_for_answers(answers)
+    assert world.settle() is None
+
+
+@fault("K2", "the broker loses its acknowledged tail", soak="lost_tail", breaks=LOST_TOPIC, last=True, quiet=True)
+def lost_tail(world: World, dice: Random) -> str:
+    """Kafka's folder is put back: positions beyond the log's end are noticed, and lanes whose tail is gone (O6)."""
+    _load_some(world, 150)
+    copy = copy_kafka(world)
+    _load_some(world, 150)
+    before = {number: end for number, (_, end) in ends(world, world.topics.events[0]).items()}
+    markers = processed(world)
+    put_kafka_back(world, copy)
+    after = {number: end for number, (_, end) in ends(world, world.topics.events[0]).items()}
+    lost = {number: before[number] - after[number] for number in before if after[number] < before[number]}
+    fired(lost, f"records lost per partition: {lost}")
+    wait_for(lambda: set(stopped(world)) >= set(lost), limit_seconds=NOTICED_SECONDS, what="every loss is noticed")
+    lanes = wait_for(lambda: closed_lanes(world), limit_seconds=NOTICED_SECONDS, what="the lanes notice it")
+    codes = set(stopped(world).values())
+    assert codes <= {"tail_lost", "fingerprint_differs"}, codes
+    assert post(world, body_of(event()))[0] == 200, "webhooks are taken on"
+    assert processed(world) >= markers
+    assert doubled_effects(world) == 0
+    return f"{sum(lost.values())} records lost; partitions {stopped(world)}, lanes {lanes}"
+
+
+@fault(
+    "K3/topic", "the event topic is deleted and made again", soak="new_topic", breaks=LOST_TOPIC, last=True, quiet=True
+)
+def topic_made_again(world: World, dice: Random) -> str:
+    """The same name, another id: every partition that had a position stops as topic_changed, nothing is skipped."""
+    _load_some(world, 150)
+    had = {row[0] for row in world.rows("SELECT partition FROM onceflow.progress WHERE next_offset > 0")}
+    world.parts["processor"].stop()
+    make_again(world, world.topics.events[0], 6)
+    taken = [post(world, body_of(event()))[0] for _ in range(3)]
+    world.restart("processor")
+    logged = wait_for(
+        lambda: _told_stops(world) if len(_told_stops(world)) >= len(had) else None,
+        limit_seconds=NOTICED_SECONDS,
+        what="every partition tells it",
+    )
+    assert set(logged.values()) == {"topic_changed"}, logged
+    assert doubled_effects(world) == 0
+    return f"{len(had)} partitions had positions, told: {logged}; webhooks meanwhile {taken}"
+
+
+def _told_stops(world: World) -> dict[str, str]:
+    return {entry["partition"]: entry["code"] for entry in world.parts["processor"].log_entries("partition_stopped")}
+
+
+@fault(
+    "O7/topic",
+    "the outcome topic is deleted and made again",
+    soak="new_lanes",
+    breaks=LOST_TOPIC,
+    last=True,
+    quiet=True,
+)
+def outcome_topic_made_again(world: World, dice: Random) -> str:
+    """Its lanes belong to another topic id: they stop with a code, and hand nothing out for the new one by mistake."""
+    _load_some(world, 150)
+    heads = published(world)
+    make_again(world, world.topics.outcomes, 6)
+    lanes = wait_for(
+        lambda: closed_lanes(world) if len(closed_lanes(world)) == 6 else None,
+        limit_seconds=NOTICED_SECONDS,
+        what="all lanes notice it",
+    )
+    assert sum(end for _, end in ends(world, world.topics.outcomes).values()) == 0, "something was published into it"
+    assert post(world, body_of(event()))[0] == 200, "webhooks are taken on"
+    return f"{heads} outcomes were published; lanes now {sorted(set(lanes.values()))}, nothing in the new topic"
+
+
+@fault(
+    "K4/retention",
+    "retention passes records before they are read",
+    soak="retention",
+    breaks=LOST_TOPIC,
+    last=True,
+    quiet=True,
+)
+def retention(world: World, dice: Random) -> str:
+    """The processor was away too long: the partition stops with the range, the others go on."""
+    _load_some(world, 100)
+    world.parts["processor"].stop()
+    with world.loaded() as load:
+        load.wait_for_answers(150)
+    topic = world.topics.events[0]
+    reached = dict(world.rows("SELECT partition, next_offset FROM onceflow.progress"))
+    chosen = dice.choice(
+        [number for number, (_, end) in ends(world, topic).items() if end > reached.get(number, 0) + 5]
+    )
+    gone = ends(world, topic)[chosen][1] - 2
+    delete_records(world, topic, {chosen: gone})
+    world.restart("processor")
+    wait_for(lambda: stopped(world), limit_seconds=NOTICED_SECONDS, what="the partition stops")
+    wait_processed(world, 10)
+    assert stopped(world) == {chosen: "log_start_passed"}, stopped(world)
+    detail = world.parts["processor"].log_entries("partition_stopped")[-1]["detail"]
+    return fired(str(reached[chosen]) in detail, f"partition {chosen}: {stopped(world)[chosen]}, {detail}")
+
+
+@fault("K5", "partitions are added while everything runs", soak="grown")
+def partitions_added(world: World, dice: Random) -> str:
+    """The new ones are read from their beginning, whoever discovers them when."""
+    topic = world.topics.events[0]
+    world.load.wait_for_answers(dice.randrange(10, 60))
+    add_partitions(world, topic, 8)
+    wait_for(
+        lambda: all(ends(world, topic).get(number, (0, 0))[1] > 0 for number in (6, 7)),
+        limit_seconds=90,
+        what="the bridge writes to the new partitions",
+        step_seconds=1.0,
+    )
+    wait_for(
+        lambda: (
+            world.value("SELECT count(*) FROM onceflow.progress WHERE partition IN (6, 7) AND next_offset > 0") == 2
+        ),
+        limit_seconds=90,
+        what="the processor reads the new partitions",
+    )
+    return f"6 -> 8 partitions, new ones end at {[ends(world, topic)[number][1] for number in (6, 7)]}"
+
+
+@fault("D6", "PostgreSQL is put back to an older state", soak="restored", breaks=LOST_TOPIC, last=True, quiet=True)
+def database_restored(world: World, dice: Random) -> str:
+    """Reading begins at the restored position, lanes that the topic is ahead of hand nothing out (D12)."""
+    _load_some(world, 120)
+    copy = copy_postgres(world)
+    world.heal()
+    _load_some(world, 150)
+    before, topic_ends = published(world), ends(world, world.topics.outcomes)
+    put_postgres_back(world, copy)
+    restored = published(world)
+    fired(restored < before, f"published_seq went from {before} to {restored}")
+    lanes = wait_for(lambda: closed_lanes(world), limit_seconds=NOTICED_SECONDS, what="the lanes notice it")
+    assert set(lanes.values()) <= {"behind", "stopped:diverged"}, lanes
+    world.heal()
+    taken = post(world, body_of(event()))[0]
+    wait_for(lambda: _told_closed(world), limit_seconds=TAKE_OVER_SECONDS, what="the processor tells closed lanes")
+    assert ends(world, world.topics.outcomes) == topic_ends, "something was published behind what consumers have seen"
+    assert taken == 200, taken
+    assert doubled_effects(world) == 0
+    return f"published {before} -> {restored}; lanes {lanes}, nothing new in the outcome topic, webhooks taken"
+
+
+def _told_closed(world: World) -> bool:
+    processor = world.parts["processor"]
+    return bool(processor.log_entries("lane_closed") or processor.log_entries("lane_not_ok"))
+
+
+assert wait_published is not None
