@@ -17,12 +17,21 @@ CLIENT_LISTENER = "CLIENT"
 CONTROLLER_LISTENER = "CONTROLLER"
 _PLAIN_FIRST, _PLAIN_LAST = 0x20, 0x7E
 
-# One node waits at its next start until the controller has forgotten its own old session, so after kill -9 this time
-# passes before the first record; shorter ones fence a broker that merely waits for its turn on a busy machine.
-_HEALING = {
-    "broker.session.timeout.ms": "1500",
+# A broker that only waits for its turn on a busy machine must not be fenced: while it has no leader, a committed
+# transaction whose markers are still to be written is lost (docs/decisions/0016).  So the session is long, and after
+# kill -9 nobody waits for its end, because the former self is fenced first.
+_SESSION = {
+    "broker.session.timeout.ms": "9000",
     "broker.heartbeat.interval.ms": "300",
 }
+
+# A controller without its broker fences it at once.
+_FENCING = {
+    "process.roles": "controller",
+    "broker.session.timeout.ms": "100",
+    "broker.heartbeat.interval.ms": "50",
+}
+_OF_BROKERS = ("advertised.listeners", "inter.broker.listener.name")
 
 # KIP-848 members: the client may not set these, they live here.  A killed member's partitions move after 6 s.
 _GROUPS = {
@@ -99,7 +108,17 @@ def broker_properties(
         "controller.listener.names": CONTROLLER_LISTENER,
         "controller.quorum.voters": f"1@{HOST}:{controller}",
     }
-    return {**_ONE_NODE, **_HEALING, **_GROUPS, **_TRANSACTIONS, **network, **extra}
+    return {**_ONE_NODE, **_SESSION, **_GROUPS, **_TRANSACTIONS, **network, **extra}
+
+
+def fencing_properties(ports: Mapping[str, int]) -> dict[str, str]:
+    """Return the properties of the same node as a controller only; see ``former_self``."""
+    controller = {
+        "listeners": f"{CONTROLLER_LISTENER}://{HOST}:{ports[CONTROLLER_LISTENER]}",
+        "listener.security.protocol.map": f"{CONTROLLER_LISTENER}:PLAINTEXT",
+    }
+    whole = {**broker_properties(ports, extra={}), **controller, **_FENCING}
+    return {name: value for name, value in whole.items() if name not in _OF_BROKERS}
 
 
 def property_text(properties: Mapping[str, str]) -> str:
@@ -107,7 +126,7 @@ def property_text(properties: Mapping[str, str]) -> str:
     return "".join(f"{name}={_escaped(value)}\n" for name, value in properties.items())
 
 
-def log4j_text() -> str:
+def log4j_text(file: str = BROKER_LOG) -> str:
     """Return the logging configuration: one file that is rolled at 10 MB, three old ones kept."""
     return property_text(
         {
@@ -115,8 +134,8 @@ def log4j_text() -> str:
             "rootLogger.appenderRef.file.ref": "FILE",
             "appender.file.type": "RollingFile",
             "appender.file.name": "FILE",
-            "appender.file.fileName": BROKER_LOG,
-            "appender.file.filePattern": f"{BROKER_LOG}.%i",
+            "appender.file.fileName": file,
+            "appender.file.filePattern": f"{file}.%i",
             "appender.file.layout.type": "PatternLayout",
             "appender.file.layout.pattern": "%d{ISO8601} %p %c{1} %m%n",
             "appender.file.policies.type": "Policies",

@@ -32,6 +32,7 @@ from onceflow.embedded.child_process import (
     stop_child,
 )
 from onceflow.embedded.data_folder import DataFolder, damaged, write_durably, wrong_version
+from onceflow.embedded.former_self import ended_unclean, wait_fenced
 from onceflow.embedded.java_runtime import ENVIRONMENT, TOOL_HEAP_MB, java_command
 from onceflow.embedded.kafka_jars import KAFKA_VERSION, ensure_jars
 from onceflow.embedded.ports import HOST, REMEMBERED_GRACE_SECONDS, accepts_connections, claim_ports, is_free
@@ -116,6 +117,8 @@ class KafkaBroker:
         self._started_at = time.monotonic()
         self._choose_ports(REMEMBERED_GRACE_SECONDS)
         self._format()
+        if ended_unclean(self._folder.kafka):
+            self._fence_former_self()
         self._launch()
 
     def wait_ready(self, timeout_seconds: float = READY_TIMEOUT_SECONDS) -> None:
@@ -200,13 +203,39 @@ class KafkaBroker:
             )
         unfinished.rename(log)
 
+    def _fence_former_self(self) -> None:
+        """See ``former_self``; a few tries, because its port may be taken and an older one may still end.
+
+        Raises:
+            Unavailable: ``service_failed``; starting without it could lose a confirmed transaction.
+        """
+        log = self._folder.logs / "broker-fence.log"
+        text = properties.log4j_text(f"../logs/{log.name}")
+        for _ in range(START_TRIES_MAX):
+            log.unlink(missing_ok=True)
+            self._write_text("fence.properties", properties.property_text(properties.fencing_properties(self._ports)))
+            self._start_java("fence.properties", log4j=text)
+            try:
+                fenced = wait_fenced(lambda: _read(log), ended=lambda: self.poll() is not None)
+            finally:
+                self.stop()
+            if fenced:
+                return
+            if not self._may_retry():
+                break
+            time.sleep(POLL_SECONDS)
+        raise self._failure("could not fence its former self")
+
     def _launch(self) -> None:
         self._write_properties("broker.properties", {})
-        (self._folder.kafka / "log4j2.properties").write_text(properties.log4j_text(), encoding="ascii")
+        self._start_java("broker.properties", log4j=properties.log4j_text())
+
+    def _start_java(self, properties_file: str, *, log4j: str) -> None:
+        self._write_text("log4j2.properties", log4j)
         (self._folder.kafka / "tmp").mkdir(exist_ok=True)
         argv = java_command(
             "kafka.Kafka",
-            ["broker.properties"],
+            [properties_file],
             jars=self._jars,
             properties={"log4j2.configurationFile": "log4j2.properties", "java.io.tmpdir": "tmp"},
         )
@@ -219,7 +248,10 @@ class KafkaBroker:
 
     def _write_properties(self, name: str, changes: Mapping[str, str]) -> None:
         values = properties.broker_properties(self._ports, listeners=self._listeners, extra=self._extra)
-        (self._folder.kafka / name).write_text(properties.property_text({**values, **changes}), encoding="ascii")
+        self._write_text(name, properties.property_text({**values, **changes}))
+
+    def _write_text(self, name: str, text: str) -> None:
+        (self._folder.kafka / name).write_text(text, encoding="ascii")
 
     def _answers(self) -> bool:
         """Say whether *this* broker answers (another cluster may sit on the port) and every partition has a leader."""
@@ -262,6 +294,10 @@ class KafkaBroker:
             f"the Kafka broker {what}{f'; it said: {said}' if said else ''}",
             f"Read {self._broker_log} and {self._jvm_log}.",
         )
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
 
 def may_continue(written_by: str, ours: str) -> bool:
