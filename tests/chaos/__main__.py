@@ -23,7 +23,7 @@ def main() -> int:
     faults = choose(all_faults(), [name for text in arguments.only for name in text.split(",") if name])
     if arguments.list:
         for one in faults:
-            print(f"{one.id:32} {one.soak:10} {one.what}")
+            print(f"{one.id:34} {one.soak:13} {one.what}")
         return 0
     sys.setswitchinterval(SWITCH_SECONDS)
     seed = arguments.seed if arguments.seed is not None else random.randrange(10**6)

@@ -62,7 +62,7 @@ def _register_pauses() -> None:
                 return _pause(world, dice, part=part, seconds=seconds, point=point)
 
             what = f"{part} stands still for {seconds:.0f} s at {place}"
-            fault(f"T2/{part}_{place}", what, soak="pauses", points=(point,))(act)
+            fault(f"T2/{part}_{place}", what, soak="pauses", points=(point,), every=5)(act)
 
 
 def _pause(world: World, dice: Random, *, part: str, seconds: float, point: str) -> str:

@@ -160,7 +160,7 @@ def _register_zombies() -> None:
             assert processor.alive
             return str(firing)
 
-        fault(f"K8/{place}", f"zombie stopped at {place}", soak="processor", points=(point,))(act)
+        fault(f"K8/{place}", f"zombie stopped at {place}", soak="processor", points=(point,), every=3)(act)
 
 
 _register_zombies()
@@ -243,7 +243,7 @@ def _register_losses() -> None:
                 return evidence
 
             what = f"{api.name}: {loss.name.lower()} lost"
-            fault(f"K11/{api.name.lower()}_{loss.name.lower()}", what, soak="processor")(act)
+            fault(f"K11/{api.name.lower()}_{loss.name.lower()}", what, soak="processor", every=2)(act)
 
 
 _register_losses()

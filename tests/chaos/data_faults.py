@@ -55,7 +55,7 @@ def _register_states() -> None:
             wait_processed(world)
             return f"{bad['id']}: {code} after {state}"
 
-        fault(f"D4/{state}", f"a handler's statement fails with {state}", soak="data")(act)
+        fault(f"D4/{state}", f"a handler's statement fails with {state}", soak="data", every=2)(act)
 
 
 _register_states()

@@ -34,6 +34,7 @@ class Fault:
         breaks: invariants that the fault itself breaks for good (a lost log stays lost), which the verdict leaves out.
         last: nothing can follow it in its world.
         quiet: it runs without the steady load.
+        every: it is in each ``every``-th run only, in turn with the other variants of its row.
     """
 
     id: str
@@ -44,6 +45,7 @@ class Fault:
     breaks: frozenset[str] = frozenset()
     last: bool = False
     quiet: bool = False
+    every: int = 1
 
     @property
     def row(self) -> str:
@@ -69,11 +71,12 @@ def fault(
     breaks: frozenset[str] = frozenset(),
     last: bool = False,
     quiet: bool = False,
+    every: int = 1,
 ) -> Callable[[Act], Act]:
     """Take the decorated function into the catalogue; see ``Fault``."""
 
     def take(act: Act) -> Act:
-        add(Fault(identity, what, soak, act, points, breaks, last, quiet))
+        add(Fault(identity, what, soak, act, points, breaks, last, quiet, every))
         return act
 
     return take

@@ -10,9 +10,9 @@ from random import Random
 
 from tests.chaos.fault import fault, fired
 from tests.chaos.sending import body_of, event, post
-from tests.chaos.snapshots import copy_kafka, copy_postgres, put_kafka_back, put_postgres_back
+from tests.chaos.snapshots import copy_kafka, copy_postgres, put_kafka_back, put_postgres_back, put_topic_back
 from tests.chaos.topics import add_partitions, delete_records, make_again
-from tests.chaos.waits import TAKE_OVER_SECONDS, processed, published, wait_processed, wait_published
+from tests.chaos.waits import TAKE_OVER_SECONDS, processed, published, wait_processed
 from tests.chaos.world import World
 from tests.checker.topics import bounds, consumer
 from tests.checker.waiting import wait_for
@@ -201,6 +201,3 @@ def database_restored(world: World, dice: Random) -> str:
 def _told_closed(world: World) -> bool:
     processor = world.parts["processor"]
     return bool(processor.log_entries("lane_closed") or processor.log_entries("lane_not_ok"))
-
-
-assert wait_published is not None

@@ -7,7 +7,7 @@ seed, run and its id, so that a fault run alone by ``--only`` is the same fault.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from random import Random
 
@@ -39,6 +39,8 @@ class Soak:
 def choose(faults: Iterable[Fault], only: Sequence[str]) -> list[Fault]:
     """Return the faults that are meant: by id, row of the catalogue, pattern, or soak; all when nothing is named.
 
+    What is named is in every run, whatever its turn.
+
     Raises:
         ValueError: a name means nothing.
     """
@@ -51,7 +53,18 @@ def choose(faults: Iterable[Fault], only: Sequence[str]) -> list[Fault]:
         if not hits:
             raise ValueError(f"no fault is called {name}")
         chosen |= {one.id: one for one in hits}
-    return [one for one in everything if one.id in chosen]
+    return [replace(one, every=1) for one in everything if one.id in chosen]
+
+
+def _in_turn(faults: Sequence[Fault], run: int) -> list[Fault]:
+    """Return the faults of one run: variants with ``every`` above 1 take turns, so that many runs cover all of them."""
+    found: list[Fault] = []
+    turns: dict[tuple[str, int], int] = {}
+    for one in faults:
+        turn = turns[one.row, one.every] = turns.get((one.row, one.every), 0) + 1
+        if (turn + run) % one.every == 0:
+            found.append(one)
+    return found
 
 
 def schedule(faults: Sequence[Fault], *, seed: int, runs: int) -> list[Soak]:
@@ -59,7 +72,7 @@ def schedule(faults: Sequence[Fault], *, seed: int, runs: int) -> list[Soak]:
     soaks = []
     for run in range(1, runs + 1):
         by_soak: dict[str, list[Fault]] = {}
-        for one in faults:
+        for one in _in_turn(faults, run):
             by_soak.setdefault(one.soak, []).append(one)
         for name, members in by_soak.items():
             order = sorted(members, key=lambda one: one.id)

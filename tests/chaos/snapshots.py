@@ -38,6 +38,15 @@ def put_kafka_back(world: World, copy: Path) -> None:
     world.start_service("kafka")
 
 
+def put_topic_back(world: World, copy: Path, topic: str) -> None:
+    """Kill the broker, put back the logs of one topic only, and start it: all other topics keep what they have."""
+    world.kill_service("kafka")
+    for older in copy.glob(f"{topic}-*"):
+        shutil.rmtree(kafka_folder(world) / older.name)
+        shutil.copytree(older, kafka_folder(world) / older.name)
+    world.start_service("kafka")
+
+
 def postgres_folder(world: World) -> Path:
     """The cluster's folder."""
     return world.folder / "data" / "postgres" / "cluster"
