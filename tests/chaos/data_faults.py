@@ -5,6 +5,7 @@ Rule: data costs one event, with its bytes kept; what cannot work is refused at 
 
 from __future__ import annotations
 
+import signal
 from functools import partial
 from random import Random
 from typing import Any
@@ -13,7 +14,7 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from onceflow.migrations import migrate
-from tests.chaos.fault import fault
+from tests.chaos.fault import fault, fired
 from tests.chaos.sending import body_of, event, post_until_taken
 from tests.chaos.waits import wait_processed
 from tests.chaos.world import World
@@ -21,7 +22,7 @@ from tests.checker.waiting import wait_for
 
 STATES = ("22P05", "22P02", "22003", "54001", "23505", "23514", "23502")
 QUARANTINE_SECONDS = 40.0
-TRIES_MAX = 3
+DEATHS_MAX = 12
 FAILED = frozenset({"handler_failed"})
 KILLED = frozenset({"process_killed"})
 
@@ -137,3 +138,24 @@ def crash_loop(world: World, dice: Random) -> str:
             codes[kind] = code
     wait_processed(world)
     return f"exit codes {codes}, twice each, none became ready"
+
+
+@fault("G1", "an event whose handler kills the process", soak="data")
+def poison(world: World, dice: Random) -> str:
+    """Its tries are counted in commits of their own, so that it is quarantined; its neighbours are not touched."""
+    bad = event(metadata={"handler": "kills the process"})
+    post_until_taken(world, body_of(bad), codes=KILLED)
+    processor, deaths = world.parts["processor"], 0
+    while quarantined(world, bad["id"]) is None:
+        if not processor.alive:
+            deaths += 1
+            assert deaths <= DEATHS_MAX, f"it killed the process {deaths} times and is not quarantined"
+            assert processor.exit_code == -signal.SIGKILL, processor.exit_code
+            world.restart("processor")
+        wait_for(
+            lambda: not processor.alive or quarantined(world, bad["id"]),
+            limit_seconds=QUARANTINE_SECONDS,
+            what="it kills the process again, or is quarantined",
+        )
+    wait_processed(world)
+    return fired(deaths, f"killed the process {deaths} times, then quarantined with {quarantined(world, bad['id'])}")

@@ -219,3 +219,20 @@ def _socket_inodes(pid: int) -> list[str]:
             if target.startswith("socket:["):
                 found.append(target[8:-1])
     return found
+
+
+@fault("S9", "plain text beyond this machine in production", soak="security")
+def plain_text(world: World, dice: Random) -> str:
+    """Each service refuses to start with a broker or a database that anybody on the way could read."""
+    broker: dict[str, Any] = {"kafka__bootstrap__servers": "broker.invalid:9092"}
+    database: dict[str, Any] = {"database__url": "host=database.invalid dbname=onceflow sslmode=disable"}
+    codes = {}
+    for role, settings in (("bridge", broker), ("processor", broker | database), ("relay", database)):
+        part = world.part(f"{role}-in-plain-text-{dice.randrange(10**6)}", role=role, bridge__port=0, **settings)
+        part.start()
+        codes[role] = part.wait_ended()
+        words = part.last_words(12)
+        assert "this machine" in words, words
+        assert not part.state_file.exists()
+    assert set(codes.values()) == {3}, codes
+    return f"exit codes {codes}"

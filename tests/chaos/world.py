@@ -364,11 +364,13 @@ class World:
         """Wait until everything is done; return why not, when the limit has passed."""
         return wait_until_quiet(self.checker_system(), limit_seconds=limit_seconds)
 
-    def verdict(self) -> Verdict:
+    def verdict(self, limit_seconds: float = SETTLE_SECONDS) -> Verdict:
         """Wait until the system is quiet and judge everything since the beginning; what was told is not told again."""
         assert self.identity is not None
         canaries = [self.secret, self.identity.attestation_secret, *self.canaries]
-        snapshot = take_snapshot(self.checker_system(), self.deliveries, planted=self.planted, canaries=canaries)
+        snapshot = take_snapshot(
+            self.checker_system(), self.deliveries, planted=self.planted, canaries=canaries, limit_seconds=limit_seconds
+        )
         verdict = judge(snapshot)
         if self._previous is not None:
             verdict = Verdict((*verdict.violations, *judge_pair(self._previous, snapshot)), verdict.counts)
