@@ -1,5 +1,5 @@
 # The project's door: every target makes what it needs, from Python >= 3.11 and make alone.
-# Variables: ARGS (passed on), N, SEED, ONLY (of chaos), PYTHON (interpreter for a new environment), UV (empty: pip although uv is there), VENV.
+# Variables: ARGS (passed on), N, SEED, ONLY, ROUNDS (of chaos and bench), PYTHON (interpreter for a new environment), UV (empty: pip although uv is there), VENV.
 # Paths are relative throughout, so that a checkout may lie in a folder with spaces.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -15,12 +15,12 @@ SEED :=
 ONLY :=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed.stamp
-COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	--no-annotate --quiet --custom-compile-command "make requirements"
 
 export PYTHON UV
 
-.PHONY: help venv test lint lint-ruff lint-format lint-types lint-imports format demo up chaos requirements clean
+.PHONY: help venv test lint lint-ruff lint-format lint-types lint-imports format demo up chaos bench bench-requirements requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -61,11 +61,22 @@ up: $(STAMP) ## the whole system on this machine, data in .onceflow/, until Ctrl
 chaos: $(STAMP) ## faults on a running system, then the checker: make chaos N=5 SEED=7 ONLY=P1,K8 ARGS=--json
 	@$(BIN)/python -m tests.chaos --runs '$(N)' $(if $(SEED),--seed '$(SEED)') $(if $(ONLY),--only '$(ONLY)') $(ARGS)
 
+bench: $(STAMP) ## the ratios against what one would write instead, about 15 minutes; ONLY=group,figure ROUNDS=n ARGS=--quick
+	$(BIN)/python -m bench $(if $(ONLY),ONLY=$(ONLY)) $(if $(ROUNDS),ROUNDS=$(ROUNDS)) $(ARGS)
+
+bench-requirements: ## pin the bench's peers anew; newer versions: make bench-requirements ARGS=--upgrade
+	@$(UV) --version >/dev/null 2>&1 || { echo 'make bench-requirements needs uv. Fix: pip install uv' >&2; exit 1; }
+	$(UV) pip compile bench/peers/requirements.in --constraints requirements/dev.txt --universal --python-version 3.11 \
+		--generate-hashes --no-emit-index-url --no-annotate --quiet --custom-compile-command "make bench-requirements" \
+		$(ARGS) --output-file bench/peers/requirements.txt
+
 requirements: ## pin anew after a change of pyproject.toml; newer versions: make requirements ARGS=--upgrade
 	@$(UV) --version >/dev/null 2>&1 || { echo 'make requirements needs uv (it pins for every Python and platform at once). Fix: pip install uv' >&2; exit 1; }
-	$(COMPILE) --all-extras $(ARGS) --output-file requirements/dev.txt
-	$(COMPILE) --constraints requirements/dev.txt --output-file requirements/runtime.txt
+	$(COMPILE) --all-extras $(ARGS) --output-file requirements/dev.txt pyproject.toml
+	$(COMPILE) --constraints requirements/dev.txt --output-file requirements/runtime.txt pyproject.toml
+	sed -n 's/^requires = \["\(.*\)"\]$$/\1/p' pyproject.toml | \
+		$(COMPILE) --constraints requirements/dev.txt --output-file requirements/build.txt -
 
 clean: ## remove the environment and caches; .onceflow/ holds your data and stays
-	rm -rf '$(VENV)' .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
-	find schemas producer processor console tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf '$(VENV)' bench/.venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
+	find schemas producer processor console tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

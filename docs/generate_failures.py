@@ -50,6 +50,11 @@ GROUPS: tuple[tuple[str, str, Mapping[str, FailureKind]], ...] = (
         "Rare, and each needs somebody.",
         failure.PUBLISH_FAILURES,
     ),
+    (
+        "Decisions that are refused",
+        "Nothing was changed; the dry run says what would be possible.",
+        failure.DECISION_FAILURES,
+    ),
     ("While running", "They pass by themselves.", failure.SERVICE_FAILURES),
     ("At start", "The process says every fault at once and ends with exit code 3, 4 or 5.", failure.START_FAILURES),
 )

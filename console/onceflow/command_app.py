@@ -7,7 +7,20 @@ from __future__ import annotations
 
 import typer
 
-from onceflow.commands import bridge, config, demo, migrate, outcomes, process, relay, topics, up
+from onceflow.commands import (
+    bridge,
+    config,
+    demo,
+    doctor,
+    lanes,
+    migrate,
+    outcomes,
+    process,
+    progress,
+    relay,
+    topics,
+    up,
+)
 
 app = typer.Typer(
     name="onceflow",
@@ -23,7 +36,10 @@ app.command()(bridge.bridge)
 app.command()(process.process)
 app.command()(relay.relay)
 app.command()(migrate.migrate)
+app.command()(doctor.doctor)
 app.add_typer(topics.app, name="topics")
+app.add_typer(progress.app, name="progress")
+app.add_typer(lanes.app, name="lanes")
 app.add_typer(outcomes.app, name="outcomes")
 app.add_typer(config.app, name="config")
 

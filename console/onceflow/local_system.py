@@ -85,6 +85,7 @@ class LocalSystem:
         settings = self.loaded.settings
         overrides: dict[str, Any] = {
             "deployment.id": settings.deployment.id or self.identity.deployment,
+            "deployment.profile": "dev",
             "stripe.account": settings.stripe.account or ACCOUNT,
             "stripe.webhook_secret": self.webhook_secrets,
             "database.url": self.services.database_url,

@@ -1,7 +1,4 @@
-"""Settings to the options of each service: explicit values, nothing that a service would have to look up itself.
-
-Rule: names that several services must agree on (groups, the transactional id) are made here and nowhere else.
-"""
+"""Settings to the options of each service: explicit values, nothing that a service would have to look up itself."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ import socket
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from onceflow.kafka_names import processor_group, relay_group, transactional_id
 from onceflow.settings_model import Settings
 
 if TYPE_CHECKING:
@@ -21,21 +19,6 @@ if TYPE_CHECKING:
 
 Announce = Callable[[Mapping[str, object]], None]
 """Called once, with what a service says about itself, when it is ready."""
-
-
-def processor_group(deployment: str) -> str:
-    """Return the consumer group of the processors."""
-    return f"onceflow.{deployment}.processor"
-
-
-def relay_group(deployment: str) -> str:
-    """Return the group under which the relay keeps its cursor."""
-    return f"onceflow.{deployment}.relay"
-
-
-def transactional_id(deployment: str, outcome_topic: str) -> str:
-    """Return the id by which a new relay fences the old one."""
-    return f"onceflow.{deployment}.relay.{outcome_topic}"
 
 
 def owner() -> str:

@@ -34,6 +34,7 @@ from onceflow.settings_sources import (
     from_table,
     variable_of,
 )
+from onceflow.transport_checks import broker_faults, database_faults
 from onceflow_schemas.failure import Misconfigured
 
 CONFIG_FILE = "onceflow.toml"
@@ -109,6 +110,7 @@ def read_settings(
             *(fault.text for fault in crossed if not bad.intersection(fault.names)),
             *missing_faults(needs, given=given, blamed=blamed, libpq_is_set=libpq_is_set),
             *_database_faults(settings, wanted="database.url" in needs),
+            *_transport_faults(settings, environment, needs=needs),
             *_client_faults(settings, given, wanted="kafka.bootstrap.servers" in needs and "kafka." not in blamed),
         ]
     return LoadedSettings(settings, given, tuple(faults))
@@ -252,6 +254,19 @@ def _database_faults(settings: Settings, *, wanted: bool) -> list[str]:
     except ProgrammingError:
         return [_UNREADABLE_ADDRESS]
     return []
+
+
+def _transport_faults(settings: Settings, environment: Mapping[str, str], *, needs: Collection[str]) -> list[str]:
+    """Only what the command uses is looked at: a bridge does not care how a database would be reached."""
+    if settings.deployment.profile != "production":
+        return []
+    faults = broker_faults(settings.kafka) if "kafka.bootstrap.servers" in needs else []
+    url = settings.database.url.get_secret_value()
+    if "database.url" in needs and not _database_faults(settings, wanted=True):
+        from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - only commands that use the database pay for it
+
+        faults += database_faults(conninfo_to_dict(url), environment=environment)
+    return faults
 
 
 def _client_faults(settings: Settings, given: Mapping[str, Given], *, wanted: bool) -> list[str]:

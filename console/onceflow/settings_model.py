@@ -100,6 +100,10 @@ class DeploymentSettings(Section):
         examples=["payments-eu"],
         description="Name of this installation; bridge and processor must share it. Fixed at the first start.",
     )
+    profile: Literal["dev", "production"] = Field(
+        "production",
+        description="`production` refuses unencrypted connections to other machines; `up` and `demo` are `dev`.",
+    )
 
 
 class StripeSettings(Section):

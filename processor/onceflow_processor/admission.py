@@ -46,13 +46,15 @@ class Item:
     """One record of a batch and what is known about it; it survives reruns of the batch.
 
     ``event`` is None for a record that nobody vouches for.  ``fault`` sends it to quarantine.  ``tries`` counts how
-    often its handlers failed.
+    often its handlers failed.  ``success_told`` says that the breaker has heard how well it went, or a rerun would
+    tell it again.
     """
 
     record: Record
     event: EventRecord | None
     fault: Fault | None = None
     tries: int = 0
+    success_told: bool = False
     body_sha256: bytes = field(default=b"", repr=False)
 
     @property

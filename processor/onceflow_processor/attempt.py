@@ -13,6 +13,7 @@ from typing import Any
 from psycopg import Connection
 
 from onceflow_processor.admission import Fault, Item, key_fits
+from onceflow_processor.breaker import Breaker
 from onceflow_processor.claim import Claimed, claim, event_of
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.effects import Effects, FactKey, fact_key
@@ -73,6 +74,7 @@ class Attempt:
         positions: Mapping[Partition, Position],
         facts: Facts,
         deadline: Deadline,
+        breaker: Breaker,
     ) -> None:
         self._connection = connection
         self._settings = settings
@@ -80,6 +82,7 @@ class Attempt:
         self._positions = positions
         self._facts = facts
         self._deadline = deadline
+        self._breaker = breaker
         self._guard = secrets.randbits(_GUARD_BITS) + 1
         self.effects: list[tuple[Item, Effects]] = []
 
@@ -104,12 +107,19 @@ class Attempt:
         counts.duplicate = claimed.duplicates
         work = self._read_bodies(claimed.firsts, counts)
         self._look_up_declared_facts(work)
-        run = HandlerRun(self._connection, settings=self._settings.run, facts=self._facts, deadline=self._deadline)
+        run = HandlerRun(
+            self._connection,
+            settings=self._settings.run,
+            facts=self._facts,
+            deadline=self._deadline,
+            breaker=self._breaker,
+        )
         self.effects = run.with_savepoints(work) if savepoints else run.plain(work)
         hit("processor.after_handlers")
         self._write_tail(claimed, counts)
         hit("processor.after_commit")
         self._facts.commit()
+        run.tell_successes(self.effects)
         return counts
 
     def _open(self) -> None:

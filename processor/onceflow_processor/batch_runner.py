@@ -18,9 +18,17 @@ from psycopg.pq import TransactionStatus
 
 from onceflow_processor.admission import Fault, Item
 from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, StrangersFound, look_up_facts
+from onceflow_processor.breaker import Breaker
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
-from onceflow_processor.handler_run import BatchTooSlow, ConnectionLost, HandlerFailed, count_try, log_failure
+from onceflow_processor.handler_run import (
+    BatchTooSlow,
+    ConnectionLost,
+    HandlerFailed,
+    HandlerWaits,
+    count_try,
+    log_failure,
+)
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.relay.lane_check import HANDS_OUT
@@ -50,15 +58,25 @@ class ConnectionSpoiled(Exception):
 class BatchEnd:
     """How a batch ended.
 
-    ``suspect`` is the item in whose handlers the connection was lost.  ``positions`` are the new ones of its partitions.  ``held`` names partitions that cannot go on now and the offset
-    from which: their next record writes to a lane that hands out no sequence (``closed_lanes``: lane -> state).
+    ``positions`` are the new ones of its partitions.  ``held`` names partitions that cannot go on now and the offset
+    from which, ``reasons`` says why: their next record writes to a lane that hands out no sequence (``closed_lanes``:
+    lane -> state), or most events of its handler fail alike.  ``suspect`` is the item in whose handlers the connection
+    was lost.
     """
 
     positions: dict[Partition, Position] = field(default_factory=dict)
     held: dict[Partition, int] = field(default_factory=dict)
+    reasons: dict[Partition, str] = field(default_factory=dict)
     closed_lanes: dict[int, str] = field(default_factory=dict)
     counts: list[Counts] = field(default_factory=list)
     suspect: Item | None = None
+
+    def hold(self, item: Item, reason: str) -> None:
+        """Hold an item's partition from this item on; the earliest hold of a partition counts."""
+        partition, offset = item.record.partition, item.record.offset
+        if offset < self.held.get(partition, offset + 1):
+            self.held[partition] = offset
+            self.reasons[partition] = reason
 
     def is_open(self, item: Item) -> bool:
         """Return True for an item that is neither done nor held."""
@@ -79,6 +97,7 @@ class BatchRunner:
         settings: AttemptSettings,
         facts: Facts,
         deadline: Deadline,
+        breaker: Breaker,
         wait: Callable[[float], object],
     ) -> None:
         """``wait(seconds)`` sleeps unless the process is stopping."""
@@ -86,6 +105,7 @@ class BatchRunner:
         self._settings = settings
         self._facts = facts
         self._deadline = deadline
+        self._breaker = breaker
         self._wait = wait
 
     def run(self, items: Sequence[Item], *, positions: Mapping[Partition, Position], end: BatchEnd) -> None:
@@ -120,23 +140,21 @@ class BatchRunner:
                 positions=positions,
                 facts=self._facts,
                 deadline=self._deadline,
+                breaker=self._breaker,
             )
             try:
                 counts = attempt.run(savepoints=savepoints)
-            except HandlerFailed as failure:
-                self._after_handler(failure)
+            except (HandlerFailed, HandlerWaits) as failure:
+                if self._after_handler(failure, end):
+                    return [part]
                 savepoints = True
             except StrangersFound:
                 self._roll_back()
-            except ConnectionLost as lost:
-                self._roll_back()
-                end.suspect = lost.item
-                raise Unavailable("database_unavailable", str(lost)) from lost
             except BatchTooSlow as slow:
                 self._roll_back()
                 at = part.index(slow.item)
                 return [part[:at], part[at:]]
-            except (psycopg.Error, NotCommitted) as error:
+            except (psycopg.Error, NotCommitted, ConnectionLost) as error:
                 rest = self._after_error(error, part, attempt, end)
                 if rest is not None:
                     return rest
@@ -146,20 +164,31 @@ class BatchRunner:
                 return []
         raise Unavailable("database_unavailable", "a batch met too many passing faults")
 
-    def _after_handler(self, failure: HandlerFailed) -> None:
-        count_try(failure)
-        log_failure(failure)
-        if failure.fault.code == "handler_timeout":
+    def _after_handler(self, failure: HandlerFailed | HandlerWaits, end: BatchEnd) -> bool:
+        """Count the try and clean up; True when the event's partition must wait."""
+        waits = failure if isinstance(failure, HandlerWaits) else None
+        if isinstance(failure, HandlerFailed):
+            try:
+                count_try(failure, self._breaker)
+            except HandlerWaits as found:
+                waits = found
+            log_failure(failure)
+        if waits is not None:
+            end.hold(waits.item, waits.reason)
+        if isinstance(failure, HandlerFailed) and failure.fault.code == "handler_timeout":
             self._spoil()
             raise ConnectionSpoiled from failure
         self._roll_back()
         if self._connection.closed:
             raise ConnectionSpoiled from failure
+        return waits is not None
 
     def _after_error(
         self, error: Exception, part: list[Item], attempt: Attempt, end: BatchEnd
     ) -> list[list[Item]] | None:
         """Decide after a failed statement: the parts to do instead, or None for the same part again."""
+        if isinstance(error, ConnectionLost):
+            end.suspect = error.item
         meaning = Meaning.RERUN if isinstance(error, NotCommitted) else meaning_of(error, ours=True)
         wanted = list(self._facts.claimed())
         self._roll_back()
@@ -209,7 +238,7 @@ class BatchRunner:
                 state = states.get(lane, "missing")
                 if state not in HANDS_OUT:
                     end.closed_lanes[lane] = state
-                    end.held.setdefault(item.record.partition, item.record.offset)
+                    end.hold(item, f"lane {lane} hands out no sequence: it is {state}")
         return part
 
     def _pause_before_rerun(self, reruns: int) -> None:

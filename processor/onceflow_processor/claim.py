@@ -14,6 +14,7 @@ from typing import Any
 from psycopg import Connection
 
 from onceflow_processor.admission import Fault, Item, glimpse_api_version
+from onceflow_processor.arrays import Bigints, Blobs, Integers, Texts
 from onceflow_processor.conflict import is_conflict
 from onceflow_processor.handlers import Handlers
 from onceflow_schemas.event_record import EventRecord
@@ -96,19 +97,19 @@ def _parameters(items: Sequence[Item], *, handlers: Handlers, topic_id_of: Calla
     events = [event_of(item) for item in items]
     return {
         "handler_set": handlers.fingerprint(),
-        "accounts": [event.identity.account for event in events],
-        "modes": [event.identity.mode for event in events],
-        "event_ids": [event.identity.event_id for event in events],
-        "states": [_expected_state(item, handlers) for item in items],
-        "types": [event.type for event in events],
-        "object_ids": [event.object_id for event in events],
-        "api_versions": [glimpse_api_version(item.body) for item in items],
-        "topic_ids": [topic_id_of(item) for item in items],
-        "partitions": [item.record.partition.number for item in items],
-        "offsets": [item.record.offset for item in items],
-        "body_sha256s": [item.body_sha256 for item in items],
-        "createds": [event.created_text for event in events],
-        "received_ats": [event.received_at_text for event in events],
+        "accounts": Texts(event.identity.account for event in events),
+        "modes": Texts(event.identity.mode for event in events),
+        "event_ids": Texts(event.identity.event_id for event in events),
+        "states": Texts(_expected_state(item, handlers) for item in items),
+        "types": Texts(event.type for event in events),
+        "object_ids": Texts(event.object_id for event in events),
+        "api_versions": Texts(glimpse_api_version(item.body) for item in items),
+        "topic_ids": Texts(topic_id_of(item) for item in items),
+        "partitions": Integers(item.record.partition.number for item in items),
+        "offsets": Bigints(item.record.offset for item in items),
+        "body_sha256s": Blobs(item.body_sha256 for item in items),
+        "createds": Texts(event.created_text for event in events),
+        "received_ats": Texts(event.received_at_text for event in events),
     }
 
 
@@ -125,10 +126,10 @@ def _conflicts(connection: Connection[Any], offer: _Offer, known: Sequence[Item]
         rows = connection.execute(
             _SQL["other_content"],
             {
-                "accounts": [identity.account for identity in identities],
-                "modes": [identity.mode for identity in identities],
-                "event_ids": [identity.event_id for identity in identities],
-                "body_sha256s": [item.body_sha256 for item in known],
+                "accounts": Texts(identity.account for identity in identities),
+                "modes": Texts(identity.mode for identity in identities),
+                "event_ids": Texts(identity.event_id for identity in identities),
+                "body_sha256s": Blobs(item.body_sha256 for item in known),
             },
         ).fetchall()
         firsts.update({Identity(*row[:3]): (bytes(row[3]), row[4]) for row in rows})

@@ -16,13 +16,15 @@ from typing import cast
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from onceflow_processor.group_offsets import GroupOffsets
 from onceflow_processor.handoff import Assigned, Command, Done, Handoff, Read, Renew, Revoked, Stopped
 from onceflow_processor.kafka_client import consumer_properties
 from onceflow_processor.log_view import LogView
 from onceflow_processor.position import Begin, Stop, judge_first_record
 from onceflow_processor.records import Headers, Partition, Record
 from onceflow_producer.failpoint import hit
-from onceflow_schemas.failure import Failure
+from onceflow_producer.kafka_errors import REFUSALS
+from onceflow_schemas.failure import Failure, Misconfigured
 from onceflow_schemas.fingerprint import record_fingerprint
 
 POLL_SECONDS = 0.05
@@ -32,7 +34,6 @@ LOOK_AGAIN_SECONDS = 0.5
 PROVE_AGAIN_SECONDS = 2.0
 SEEK_SECONDS_MAX = 5.0
 SEEK_POLL_SECONDS = 0.01
-OFFSETS_COMMIT_SECONDS = 1.0
 REBUILD_SECONDS = 1.0
 
 _OUT_OF_RANGE = KafkaError._AUTO_OFFSET_RESET  # noqa: SLF001 - the library's names of its local errors begin so.
@@ -83,9 +84,9 @@ class ConsumeThread(threading.Thread):
         self._held: dict[Partition, _Held] = {}
         self._generation = 0
         self._paused = False
-        self._done: dict[Partition, int] = {}
-        self._done_at = 0.0
+        self._offsets = GroupOffsets(count)
         self._protocol = "consumer" if settings.protocol == "auto" else settings.protocol
+        self._refusal: KafkaError | None = None
         self.failure: BaseException | None = None
 
     def stop(self) -> None:
@@ -97,18 +98,22 @@ class ConsumeThread(threading.Thread):
         """Consume; a fatal error of the client builds a new consumer, any other exception ends the process."""
         while not self._ending.is_set():
             try:
-                self._consume()
-            except KafkaException as error:
-                self._after_fatal(error)
+                self._consume_once()
             except BaseException as error:  # noqa: BLE001 - told to the worker, which ends the process.
                 self.failure = error
                 self._handoff.wake()
                 return
 
+    def _consume_once(self) -> None:
+        try:
+            self._consume()
+        except KafkaException as error:
+            self._after_fatal(error)
+
     def _consume(self) -> None:
         properties = consumer_properties(self._settings.kafka, group=self._settings.group, protocol=self._protocol)
         consumer = Consumer(
-            {**properties, "error_cb": self._on_error, "on_commit": self._on_commit, "logger": kafka_log}
+            {**properties, "error_cb": self._on_error, "on_commit": self._offsets.on_commit, "logger": kafka_log}
         )
         try:
             consumer.subscribe(
@@ -128,7 +133,7 @@ class ConsumeThread(threading.Thread):
         for command in self._handoff.take_commands():
             self._obey(consumer, command)
         self._look_at_logs(consumer)
-        self._commit_offsets(consumer, now=time.monotonic())
+        self._offsets.commit(consumer)
         room = self._handoff.room()
         if room == 0 and not self._handoff.wait_for_room(ROOM_WAIT_SECONDS):
             # The worker needs longer: fetch nothing, but keep polling, or the group would take us for dead.
@@ -207,6 +212,7 @@ class ConsumeThread(threading.Thread):
         self._handoff.put_notice(Stopped(partition, stop))
 
     def _on_message_error(self, consumer: Consumer, message: Message, error: KafkaError) -> None:
+        self._refuse(error)
         # The client tells a fatal error as one of this code, whose own flag is not set.
         if error.fatal() or error.code() == _FATAL:
             raise KafkaException(error)
@@ -220,7 +226,7 @@ class ConsumeThread(threading.Thread):
     def _obey(self, consumer: Consumer, command: Command) -> None:
         match command:
             case Done(next_offsets):
-                self._done.update(next_offsets)
+                self._offsets.note(next_offsets)
             case Read(partition, generation, begin):
                 held = self._held.get(partition)
                 if held is not None and held.generation == generation:
@@ -307,8 +313,8 @@ class ConsumeThread(threading.Thread):
             log.info("revoked_while_busy", partitions=len(taken))
         for command in self._handoff.take_commands():
             if isinstance(command, Done):
-                self._done.update(command.next_offsets)
-        self._commit_offsets(consumer, now=float("inf"))
+                self._offsets.note(command.next_offsets)
+        self._offsets.commit(consumer, at_once=True)
         self._give_up(consumer, taken)
 
     def _on_lost(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
@@ -321,7 +327,7 @@ class ConsumeThread(threading.Thread):
     def _give_up(self, consumer: Consumer, taken: list[TopicPartition]) -> None:
         for place in taken:
             self._held.pop(Partition(place.topic, place.partition), None)
-            self._done.pop(Partition(place.topic, place.partition), None)
+            self._offsets.forget(Partition(place.topic, place.partition))
         if taken:
             consumer.incremental_unassign(taken)
 
@@ -329,22 +335,8 @@ class ConsumeThread(threading.Thread):
         for partition in self._held:
             self._handoff.put_notice(Revoked(partition, lost=True))
         self._held.clear()
-        self._done.clear()
+        self._offsets.forget_all()
         self._paused = False
-
-    def _commit_offsets(self, consumer: Consumer, *, now: float) -> None:
-        """Write the group's offsets for lag tools; nothing of ours ever reads them."""
-        if not self._done or now - self._done_at < OFFSETS_COMMIT_SECONDS:
-            return
-        places = [TopicPartition(partition.topic, partition.number, at) for partition, at in self._done.items()]
-        self._done.clear()
-        self._done_at = time.monotonic()
-        hit("processor.before_group_commit")
-        try:
-            consumer.commit(offsets=places, asynchronous=True)
-        except KafkaException as error:
-            self._count("commit_failed")
-            log.info("group_commit_failed", detail=str(error.args[0]))
 
     def _pause(self, consumer: Consumer) -> None:
         if not self._paused:
@@ -362,7 +354,14 @@ class ConsumeThread(threading.Thread):
             if held.begin is not None
         ]
 
+    def _refuse(self, error: KafkaError) -> None:
+        """End the process for a right that was missing from the start; one that is taken later may be given back."""
+        if error.code() in REFUSALS and self._generation == 0:
+            raise Misconfigured("broker_refused", f"Kafka refused the consumer: {error.str()}")
+
     def _after_fatal(self, error: KafkaException) -> None:
+        if self._refusal is not None:
+            self._refuse(self._refusal)
         self._count("consumer_rebuilt")
         if _NOT_SUPPORTED in error.args[0].str() and self._settings.protocol == "auto" and self._protocol == "consumer":
             log.info("group_protocol_classic", reason="the broker does not have the new group protocol")
@@ -372,18 +371,14 @@ class ConsumeThread(threading.Thread):
         self._ending.wait(REBUILD_SECONDS)
 
     def _on_error(self, error: KafkaError) -> None:
+        if error.code() in REFUSALS:
+            # What comes through the messages says only that it is fatal.
+            self._refusal = error
         self._count("client_error")
         log.warning("kafka_error", code=error.name(), detail=error.str())
-
-    def _on_commit(self, error: KafkaError | None, _places: list[TopicPartition]) -> None:
-        if error is not None:
-            self._count("commit_failed")
-            log.info("group_commit_failed", detail=error.str())
 
 
 def _partition_of(message: Message) -> Partition:
     topic, number = message.topic(), message.partition()
-    if topic is None or number is None:
-        detail = "a message of the consumer has a topic and a partition"
-        raise AssertionError(detail)
+    assert topic is not None and number is not None, "a message has both"  # noqa: PT018 - one fact
     return Partition(topic, number)

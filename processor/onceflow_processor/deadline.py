@@ -33,8 +33,8 @@ class Deadline:
             signal.setitimer(signal.ITIMER_REAL, self._seconds)
 
     def disarm(self) -> None:
-        """End the span."""
-        if self._usable:
+        """End the span; without one it costs nothing."""
+        if self._usable and self._armed:
             self._armed = False
             signal.setitimer(signal.ITIMER_REAL, 0)
 

@@ -19,6 +19,7 @@ from psycopg import Connection
 from psycopg.pq import PipelineStatus, TransactionStatus
 
 from onceflow_processor.admission import Fault, Item
+from onceflow_processor.breaker import Breaker
 from onceflow_processor.deadline import Deadline, HandlerDeadline
 from onceflow_processor.effects import Effects
 from onceflow_processor.event import Event
@@ -57,6 +58,15 @@ class HandlerFailed(Exception):
         self.final = final
 
 
+class HandlerWaits(Exception):
+    """Most recent events of a handler fail alike: ``item`` is neither done nor quarantined, its partition waits."""
+
+    def __init__(self, item: Item, reason: str) -> None:
+        super().__init__(reason)
+        self.item = item
+        self.reason = reason
+
+
 class ConnectionLost(Exception):
     """The connection went away while the handlers of ``item`` ran: its doing, or the database's."""
 
@@ -89,9 +99,16 @@ class HandlerRun:
     """Runs the handlers of one attempt over one connection."""
 
     def __init__(
-        self, connection: Connection[Any], *, settings: HandlerSettings, facts: Facts, deadline: Deadline
+        self,
+        connection: Connection[Any],
+        *,
+        settings: HandlerSettings,
+        facts: Facts,
+        deadline: Deadline,
+        breaker: Breaker,
     ) -> None:
         self._connection = connection
+        self._breaker = breaker
         self._settings = settings
         self._facts = facts
         self._deadline = deadline
@@ -109,6 +126,9 @@ class HandlerRun:
             self._check_time(item, is_first=not done)
             try:
                 done.append((item, self._run_event(item, event)))
+            except HandlerFailed:
+                self.tell_successes(done)
+                raise
             finally:
                 self._deadline.disarm()
         return done
@@ -132,19 +152,30 @@ class HandlerRun:
                     if item.fault is None:
                         done.append((item, self._run_event(item, event)))
             except HandlerFailed as failure:
+                self.tell_successes(done)
                 if failure.final:
                     raise
-                count_try(failure)
+                count_try(failure, self._breaker)
                 log_failure(failure)
                 self._connection.execute(_SQL["savepoint_rollback"])
                 self._facts.give_back(key for _, effects in done for key in effects.facts)
             else:
                 self._connection.execute(_SQL["savepoint_release"])
+                self.tell_successes(done)
                 return done
             finally:
                 self._deadline.disarm()
         message = "a chunk did not settle within the tries of its events"
         raise AssertionError(message)
+
+    def tell_successes(self, done: Sequence[tuple[Item, Effects]]) -> None:
+        """Tell the breaker, before the next failure, which events went well: usually it watches no handler at all."""
+        if not self._breaker.watched:
+            return
+        for item, _ in done:
+            if item.event is not None and not item.success_told:
+                item.success_told = True
+                self._breaker.went_well(handler.name for handler in self._settings.handlers.for_type(item.event.type))
 
     def _run_event(self, item: Item, event: Event) -> Effects:
         effects = Effects()
@@ -279,11 +310,21 @@ def log_failure(failure: HandlerFailed) -> None:
     )
 
 
-def count_try(failure: HandlerFailed) -> None:
-    """Count one failed try of an event; after the last one its fault is final."""
-    failure.item.tries += 1
-    if failure.final or failure.item.tries >= TRIES_MAX:
-        failure.item.fault = failure.fault
+def count_try(failure: HandlerFailed, breaker: Breaker) -> None:
+    """Count one failed try of an event; after the last one its fault is final.
+
+    Raises:
+        HandlerWaits: too many events of this handler have failed alike; the event is to be tried again later.
+    """
+    item, fault = failure.item, failure.fault
+    item.tries += 1
+    if not failure.final and item.tries < TRIES_MAX:
+        return
+    kind = f"{fault.code} {fault.detail.partition(':')[0]}"
+    if fault.handler is not None and breaker.failed(fault.handler, kind):
+        item.tries = 0
+        raise HandlerWaits(item, f"most recent events of handler {fault.handler} fail alike: {kind}")
+    item.fault = fault
 
 
 def _broke(handler: Handler) -> Fault:

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from onceflow_producer.kafka_errors import ClientErrors
+from onceflow_producer.kafka_errors import REFUSALS, ClientErrors
 from onceflow_schemas.failure import Failure, Misconfigured, Unavailable
 
 ADMIN_SECONDS_MAX = 5.0
@@ -52,17 +52,6 @@ _CLASSIC: Mapping[str, object] = {
 }
 _CLASSIC_ONLY = ("session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy")
 """The new protocol refuses these at construction: they live at the broker."""
-
-_CREDENTIAL_CODES = frozenset(
-    {
-        KafkaError._AUTHENTICATION,  # noqa: SLF001 - the library's names of its local errors begin so.
-        KafkaError._SSL,  # noqa: SLF001
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-    }
-)
 
 kafka_log = logging.getLogger("onceflow.kafka")
 
@@ -172,6 +161,6 @@ def kafka_failure(error: BaseException) -> Failure:
     said = inner.str() if isinstance(inner, KafkaError) else str(error)
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
         return Misconfigured("topic_missing", said)
-    if code in _CREDENTIAL_CODES:
+    if code in REFUSALS:
         return Misconfigured("broker_refused", f"Kafka refused: {said}")
     return Unavailable("broker_unavailable", f"Kafka does not answer: {said}" if said else "Kafka does not answer")

@@ -76,7 +76,9 @@ def judge_first_record(begin: Begin, *, offset: int, fingerprint: str, low: int)
         return Stop("log_start_passed", f"retention removed the records {lost} before they were read")
     if offset == begin.offset:
         return Stop("fingerprint_differs", f"the record at {offset} is not the one that was read there before")
-    return Stop("fingerprint_differs", f"the record at {begin.offset} is gone from the middle of the log")
+    return Stop(
+        "fingerprint_differs", f"the record at {begin.offset} is gone from the middle of the log: {offset} came first"
+    )
 
 
 def fingerprint_offset(fingerprint: str) -> int:

@@ -10,6 +10,8 @@ from enum import Enum
 
 import psycopg
 
+from onceflow_schemas.failure import Misconfigured
+
 
 class Meaning(Enum):
     """What to do after a failed statement."""
@@ -34,7 +36,12 @@ _RERUN = frozenset({"40001", "40P01", "55P03", "40003", "57014", "25P03", "25P04
 """Serialisation failure, deadlock, lock not available, statement completion unknown, query canceled (an operator's
 pg_cancel_backend), idle or transaction timeout."""
 
-_AWAY = frozenset({"25006", "53000", "53100", "53200", "53300", "53400", "57P01", "57P02", "57P03", "57P04", "57P05"})
+_POOLED = frozenset({"42P05", "26000"})
+"""A prepared statement that exists already, or no longer: a pooler gave us a server connection of somebody else."""
+
+_AWAY = _POOLED | frozenset(
+    {"25006", "53000", "53100", "53200", "53300", "53400", "57P01", "57P02", "57P03", "57P04", "57P05"}
+)
 """Read-only, disk full, out of memory, too many connections, shutdown, crash, cannot connect now."""
 
 _AWAY_CLASSES = ("08", "58", "XX")
@@ -52,15 +59,33 @@ def meaning_of(error: BaseException, *, ours: bool = False) -> Meaning | None:
 
     A handler that wraps a deadlock in an error of its own is still not at fault, so the chain is followed.
     """
+    found = _database_error(error)
+    if found is None:
+        return None
+    if ours and (found.sqlstate or "").startswith(_NEVER_AN_EVENTS_FAULT):
+        return Meaning.AWAY
+    return _meaning_of_database(found)
+
+
+def pooler_fault(error: BaseException) -> Misconfigured | None:
+    """Return what a person must change when prepared statements met a pooler; None when the error is another one."""
+    found = _database_error(error)
+    while found is not None and found.sqlstate not in _POOLED:
+        found = _database_error(found.__cause__ or found.__context__)
+    if found is None:
+        return None
+    message = f"a pooler that shares connections stands before PostgreSQL ({found.sqlstate}): "
+    return Misconfigured("settings_invalid", message + "set database.prepared to false")
+
+
+def _database_error(error: BaseException | None) -> psycopg.Error | None:
+    """Return the first database error in the chain of what led to an error."""
     seen: set[int] = set()
-    current: BaseException | None = error
-    while current is not None and id(current) not in seen:
-        seen.add(id(current))
-        if isinstance(current, psycopg.Error):
-            if ours and (current.sqlstate or "").startswith(_NEVER_AN_EVENTS_FAULT):
-                return Meaning.AWAY
-            return _meaning_of_database(current)
-        current = current.__cause__ or current.__context__
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        if isinstance(error, psycopg.Error):
+            return error
+        error = error.__cause__ or error.__context__
     return None
 
 

@@ -14,7 +14,7 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 
 from onceflow_processor.schema_check import check_schema
-from onceflow_schemas.failure import Misconfigured
+from onceflow_schemas.failure import Misconfigured, Unavailable
 from onceflow_schemas.sql import queries
 
 TRANSACTION_TIMEOUT_SINCE = 170_000
@@ -43,6 +43,41 @@ def safety_faults(row: dict[str, Any]) -> list[str]:
     return faults
 
 
+def read_only_fault(row: dict[str, Any]) -> str | None:
+    """Return why nothing can be written, when it is no standby: operators and full disks make a database read-only.
+
+    It passes without a restart of ours, so it is no reason to end a process that runs.
+
+    Args:
+        row: as for ``safety_faults``, with read_only.
+    """
+    if not row["read_only"] or row["standby"]:
+        return None
+    return "the database is read-only: look at its disk, and at default_transaction_read_only of database and role"
+
+
+def check_safety(connection: Connection[Any]) -> int:
+    """Refuse a server that cannot keep a promise; returns its version number, such as 180004.
+
+    Args:
+        connection: not inside a transaction; left so.
+
+    Raises:
+        Misconfigured: ``database_unsafe`` with every fault.
+        Unavailable: ``database_unavailable``: it is read-only now.
+        psycopg.Error: the database did not answer.
+    """
+    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
+        safety = _one(cursor.execute(_SQL["safety"]).fetchone())
+    faults = safety_faults(safety)
+    if faults:
+        raise Misconfigured("database_unsafe", "; ".join(faults), faults=tuple(faults))
+    read_only = read_only_fault(safety)
+    if read_only is not None:
+        raise Unavailable("database_unavailable", read_only)
+    return int(safety["version"])
+
+
 def check_database(
     connection: Connection[Any], *, deployment: str, accounts: Sequence[str], mode: str
 ) -> tuple[int, frozenset[str]]:
@@ -60,19 +95,17 @@ def check_database(
     Raises:
         Misconfigured: schema_missing, schema_behind, schema_ahead, schema_changed, database_unsafe, lanes_missing or
             database_other_deployment.
+        Unavailable: ``database_unavailable``: the database is read-only now.
         psycopg.Error: the database did not answer.
     """
     check_schema(connection)
     connection.rollback()
+    version = check_safety(connection)
     with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
-        safety = _one(cursor.execute(_SQL["safety"]).fetchone())
-        faults = safety_faults(safety)
-        if faults:
-            raise Misconfigured("database_unsafe", "; ".join(faults), faults=tuple(faults))
         if not cursor.execute(_SQL["lanes"]).fetchall():
             raise Misconfigured("lanes_missing", "the database has no lanes yet")
         served = _check_deployment(cursor, deployment=deployment, accounts=sorted(set(accounts)), mode=mode)
-    return safety["version"], served
+    return version, served
 
 
 def _check_deployment(cursor: Any, *, deployment: str, accounts: list[str], mode: str) -> frozenset[str]:

@@ -18,6 +18,7 @@ from typing import Any
 from psycopg import Connection
 
 from onceflow_processor.admission import Fault, Item
+from onceflow_processor.arrays import Bigints, Blobs, Integers, Texts, Uuids
 from onceflow_processor.effects import FactKey, Outcome
 from onceflow_processor.position import Position
 from onceflow_processor.records import Headers, Partition
@@ -77,9 +78,9 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
 
 def _facts(facts: dict[FactKey, str]) -> dict[str, Any]:
     return {
-        "namespaces": [namespace for namespace, _ in facts],
-        "keys": [key for _, key in facts],
-        "causes": list(facts.values()),
+        "namespaces": Texts(namespace for namespace, _ in facts),
+        "keys": Texts(key for _, key in facts),
+        "causes": Texts(facts.values()),
         "expected": len(facts),
     }
 
@@ -87,21 +88,21 @@ def _facts(facts: dict[FactKey, str]) -> dict[str, Any]:
 def _identities(items: Sequence[Item]) -> dict[str, Any]:
     identities = sorted(item.event.identity for item in items if item.event is not None)
     return {
-        "accounts": [identity.account for identity in identities],
-        "modes": [identity.mode for identity in identities],
-        "event_ids": [identity.event_id for identity in identities],
+        "accounts": Texts(identity.account for identity in identities),
+        "modes": Texts(identity.mode for identity in identities),
+        "event_ids": Texts(identity.event_id for identity in identities),
     }
 
 
 def _moves(tail: Tail) -> dict[str, Any]:
     moves = sorted(tail.moves, key=lambda move: move[0])
     return {
-        "topic_ids": [position.topic_id for _, position, _ in moves],
-        "partitions": [partition.number for partition, _, _ in moves],
-        "epochs": [position.epoch for _, position, _ in moves],
-        "from_offsets": [position.next_offset for _, position, _ in moves],
-        "next_offsets": [last.record.offset + 1 for _, _, last in moves],
-        "fingerprints": [fingerprint_of(last) for _, _, last in moves],
+        "topic_ids": Texts(position.topic_id for _, position, _ in moves),
+        "partitions": Integers(partition.number for partition, _, _ in moves),
+        "epochs": Bigints(position.epoch for _, position, _ in moves),
+        "from_offsets": Bigints(position.next_offset for _, position, _ in moves),
+        "next_offsets": Bigints(last.record.offset + 1 for _, _, last in moves),
+        "fingerprints": Texts(fingerprint_of(last) for _, _, last in moves),
         "expected": len(moves),
     }
 
@@ -116,13 +117,13 @@ def fingerprint_of(item: Item) -> str:
 
 def _outcomes(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {
-        "lanes": [outcome.lane for outcome in outcomes],
-        "outcome_ids": [outcome.outcome_id for outcome in outcomes],
-        "types": [outcome.type for outcome in outcomes],
-        "keys": [outcome.key for outcome in outcomes],
-        "bodies": [outcome.value for outcome in outcomes],
-        "headers": ["{}" for _ in outcomes],
-        "causes": [outcome.cause for outcome in outcomes],
+        "lanes": Integers(outcome.lane for outcome in outcomes),
+        "outcome_ids": Uuids(outcome.outcome_id for outcome in outcomes),
+        "types": Texts(outcome.type for outcome in outcomes),
+        "keys": Texts(outcome.key for outcome in outcomes),
+        "bodies": Blobs(outcome.value for outcome in outcomes),
+        "headers": Texts("{}" for _ in outcomes),
+        "causes": Texts(outcome.cause for outcome in outcomes),
         "expected": len(outcomes),
     }
 
@@ -132,20 +133,20 @@ def _quarantine(rows: Sequence[tuple[Item, Fault]], topic_ids: dict[str, str]) -
     records = [item.record for item, _ in rows]
     faults = [fault for _, fault in rows]
     return {
-        "topic_ids": [topic_ids[record.partition.topic] for record in records],
-        "partitions": [record.partition.number for record in records],
-        "offsets": [record.offset for record in records],
-        "topics": [record.partition.topic for record in records],
-        "accounts": [identity and identity.account for identity in identities],
-        "modes": [identity and identity.mode for identity in identities],
-        "event_ids": [identity and identity.event_id for identity in identities],
-        "codes": [fault.code for fault in faults],
-        "details": [_text(fault.detail)[:DETAIL_CHARACTERS_MAX] for fault in faults],
-        "handlers": [fault.handler for fault in faults],
-        "tracebacks": [None if fault.traceback is None else _text(fault.traceback) for fault in faults],
-        "keys": [record.key for record in records],
-        "bodies": [record.value for record in records],
-        "headers": [_headers(record.headers) for record in records],
+        "topic_ids": Texts(topic_ids[record.partition.topic] for record in records),
+        "partitions": Integers(record.partition.number for record in records),
+        "offsets": Bigints(record.offset for record in records),
+        "topics": Texts(record.partition.topic for record in records),
+        "accounts": Texts(None if identity is None else identity.account for identity in identities),
+        "modes": Texts(None if identity is None else identity.mode for identity in identities),
+        "event_ids": Texts(None if identity is None else identity.event_id for identity in identities),
+        "codes": Texts(fault.code for fault in faults),
+        "details": Texts(_text(fault.detail)[:DETAIL_CHARACTERS_MAX] for fault in faults),
+        "handlers": Texts(fault.handler for fault in faults),
+        "tracebacks": Texts(None if fault.traceback is None else _text(fault.traceback) for fault in faults),
+        "keys": Blobs(record.key for record in records),
+        "bodies": Blobs(record.value for record in records),
+        "headers": Texts(_headers(record.headers) for record in records),
         "record_times": [_record_time(record.timestamp_ms) for record in records],
     }
 

@@ -7,6 +7,7 @@ settled: the statement waits for whatever transaction still holds the row, and t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from psycopg import Connection
@@ -19,6 +20,19 @@ from onceflow_schemas.sql import queries
 _SQL = queries("progress")
 
 
+CAREFUL_AFTER_ENDS = 2
+"""Unclean ends in a row without a commit in between, after which records are tried one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A take-over: the position (None when the partition may not be begun), what to do, and whether with care."""
+
+    position: Position | None
+    verdict: Begin | Stop
+    needs_care: bool
+
+
 class Takeover:
     """The progress rows of one cluster, for one owner."""
 
@@ -27,40 +41,34 @@ class Takeover:
         self._cluster_id = cluster_id
         self._owner = owner
 
-    def take(self, assigned: Assigned) -> tuple[Position | None, Begin | Stop]:
+    def take(self, assigned: Assigned) -> Taken:
         """Take a partition over and judge its position against the log.
-
-        Returns:
-            The position (None when the partition was never begun and may not be), and what to do.
 
         Raises:
             psycopg.Error: the database did not answer.
         """
         with self._connection.transaction():
-            position, stopped = self._raise_epoch(assigned)
-            if position is None:
+            row = self._raise_epoch(assigned)
+            if row is None:
                 stop = self._begin(assigned)
                 if stop is not None:
-                    return None, stop
-                position, stopped = self._raise_epoch(assigned)
-            if position is None:
-                message = "a progress row that was just made is there"
-                raise AssertionError(message)
+                    return Taken(None, stop, needs_care=False)
+                row = self._raise_epoch(assigned)
+            assert row is not None, "a progress row that was just made is there"
+            next_offset, fingerprint, epoch, stopped, unclean_ends, suspects = row
+            position = Position(assigned.topic_id, epoch, next_offset, fingerprint)
             if stopped is not None:
-                return position, Stop(stopped, "the partition was stopped before and waits for a person")
+                waits = Stop(stopped, "the partition was stopped before and waits for a person")
+                return Taken(position, waits, needs_care=False)
             verdict = judge_position(position, assigned.bounds)
             if isinstance(verdict, Stop):
                 self._write_stop(assigned.partition, position, verdict)
-        return position, verdict
+        return Taken(position, verdict, needs_care=suspects or unclean_ends >= CAREFUL_AFTER_ENDS)
 
-    def _raise_epoch(self, assigned: Assigned) -> tuple[Position | None, str | None]:
-        row = self._connection.execute(
+    def _raise_epoch(self, assigned: Assigned) -> tuple[Any, ...] | None:
+        return self._connection.execute(
             _SQL["take_over"], {**self._key(assigned.partition, assigned.topic_id), "owner": self._owner}
         ).fetchone()
-        if row is None:
-            return None, None
-        next_offset, fingerprint, epoch, stopped = row
-        return Position(assigned.topic_id, epoch, next_offset, fingerprint), stopped
 
     def _begin(self, assigned: Assigned) -> Stop | None:
         key = {**self._key(assigned.partition, assigned.topic_id), "topic": assigned.partition.topic}
@@ -82,6 +90,12 @@ class Takeover:
         key = self._key(partition, position.topic_id)
         self._connection.execute(_SQL["stop"], {**key, "epoch": position.epoch, "code": stop.code})
 
+    def wait(self, partition: Partition, position: Position, *, reason: str) -> None:
+        """Write why a partition waits, for people to read."""
+        with self._connection.transaction():
+            key = self._key(partition, position.topic_id)
+            self._connection.execute(_SQL["wait"], {**key, "epoch": position.epoch, "reason": reason})
+
     def release(self, positions: Mapping[Partition, Position]) -> None:
         """Mark a clean end of these partitions."""
         with self._connection.transaction():
@@ -102,6 +116,17 @@ class Takeover:
         return {
             partition for partition, position in positions.items() if (position.topic_id, partition.number) in found
         }
+
+    def decided(self, stopped: Mapping[Partition, str]) -> set[Partition]:
+        """Return which of these stopped partitions (with their topic ids) a person has let go on."""
+        with self._connection.transaction():
+            given = {
+                "cluster_id": self._cluster_id,
+                "topic_ids": list(stopped.values()),
+                "partitions": [partition.number for partition in stopped],
+            }
+            found = set(self._connection.execute(_SQL["decided"], given).fetchall())
+        return {partition for partition, topic_id in stopped.items() if (topic_id, partition.number) in found}
 
     def _key(self, partition: Partition, topic_id: str) -> dict[str, Any]:
         return {"cluster_id": self._cluster_id, "topic_id": topic_id, "partition": partition.number}

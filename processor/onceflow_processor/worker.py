@@ -18,29 +18,30 @@ import psycopg
 import structlog
 from psycopg import Connection
 
-from onceflow_processor.admission import Fault, Item, Rules, admit
-from onceflow_processor.attempt import AttemptSettings, Counts
+from onceflow_processor.admission import Item, Rules, admit
+from onceflow_processor.attempt import AttemptSettings
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
+from onceflow_processor.breaker import Breaker
+from onceflow_processor.careful import Place, run_with_care
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
 from onceflow_processor.handoff import Assigned, Done, Handoff, Notice, Read, Renew, Revoked, Stopped
+from onceflow_processor.lost_connections import LostConnections
 from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.position import Position, Stop
+from onceflow_processor.quarantine_log import tell_kept
 from onceflow_processor.records import Partition, Record
+from onceflow_processor.sqlstates import pooler_fault
 from onceflow_processor.takeover import Takeover
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import LeaseLost, Unavailable
 
 BATCH_WAIT_SECONDS = 0.2
 RECONNECT_SECONDS_MAX = 5.0
-LANE_HOLD_SECONDS = 2.0
+HOLD_SECONDS = 2.0
 FENCED_WAIT_SECONDS_MAX = 10.0
-
-LOST_CONNECTIONS_MAX = 3
-"""An event in whose handlers the connection was lost so often, with nothing done in between, is quarantined."""
-
-KEPT_LINES_MAX = 20
-"""Log lines about quarantined records of one batch; a flood of garbage must not become a flood of logs."""
+DECISIONS_SECONDS = 2.0
+"""So often it is asked whether a person has set a position: of a partition that is held, or of one that stands still."""
 
 _RECONNECT_SECONDS = 0.1
 _FENCED_WAIT_SECONDS = 0.5
@@ -63,6 +64,7 @@ class WorkerSettings:
 class _Held:
     position: Position
     generation: int
+    careful_records: int
 
 
 class Worker:
@@ -93,14 +95,18 @@ class Worker:
         self._stopping = stopping
         self._wait = wait
         self._facts = Facts()
+        self._breaker = Breaker()
         self._connection: Connection[Any] | None = None
         self._notices: deque[Notice] = deque()
         self._held: dict[Partition, _Held] = {}
         self._lane_check_at = float("inf")
         self._renew_at: dict[Partition, tuple[float, Renew]] = {}
         self._fenced: dict[Partition, int] = {}
+        self._stopped: dict[Partition, tuple[str, str]] = {}
+        self._decisions_at = 0.0
         self._failures = 0
-        self._suspects: dict[tuple[Partition, int], int] = {}
+        self._lost = LostConnections()
+        self._outlived: set[Place] = set()
 
     def run(self, connection: Connection[Any]) -> None:
         """Work until the process is stopping, then release what is held.
@@ -120,6 +126,7 @@ class Worker:
     def _turn(self, connection: Connection[Any]) -> None:
         self._renew_due(connection)
         self._handle_notices(connection)
+        self._follow_decisions(connection)
         records = self._handoff.take_batch(
             records_max=self._settings.batch_records_max,
             bytes_max=self._settings.batch_bytes_max,
@@ -134,7 +141,7 @@ class Worker:
             self._handoff.finish_batch()
 
     def _handle_notices(self, connection: Connection[Any]) -> None:
-        takeover = Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
+        takeover = self._takeover(connection)
         self._notices.extend(self._handoff.take_notices())
         while self._notices:
             # It leaves the queue only when it is done: a database that goes away meanwhile must not lose it.
@@ -160,7 +167,14 @@ class Worker:
         return self._connection
 
     def _drop_connection(self, error: Exception) -> None:
-        """Wait with full jitter and try again; the consume thread pauses meanwhile by itself, for want of room."""
+        """Wait with full jitter and try again; the consume thread pauses meanwhile by itself, for want of room.
+
+        Raises:
+            Misconfigured: ``settings_invalid``: a pooler that prepared statements cannot pass.
+        """
+        fault = pooler_fault(error)
+        if fault is not None:
+            raise fault from error
         self._metrics.database_up.set(0)
         self._metrics.trouble.labels("database_away").inc()
         log.warning("database_away", reason=str(error).split("\n", 1)[0][:300], failures=self._failures)
@@ -181,24 +195,17 @@ class Worker:
             if held is None or held.generation != record.generation or record.offset < held.position.next_offset:
                 continue
             item = admit(record, rules=self._settings.rules, now=now)
-            if self._suspects.get((record.partition, record.offset), 0) >= LOST_CONNECTIONS_MAX and item.fault is None:
-                detail = f"the connection was lost {LOST_CONNECTIONS_MAX} times while this event was handled"
-                item.fault = Fault("handler_broke_transaction", detail)
+            self._lost.judge(item)
             items.append(item)
         return items
 
     def _note_suspect(self, end: BatchEnd) -> None:
-        """Count how often the connection was lost in one event's handlers: a handler may be what ends it."""
-        for partition, offset in list(self._suspects):
-            position = end.positions.get(partition)
-            if position is not None and offset < position.next_offset:
-                del self._suspects[partition, offset]
-        if end.suspect is None:
-            return
-        record = end.suspect.record
-        key = (record.partition, record.offset)
-        self._suspects[key] = self._suspects.get(key, 0) + 1
-        log.warning("connection_lost_in_handler", partition=str(key[0]), offset=key[1], times=self._suspects[key])
+        self._lost.forget_done(end.positions)
+        if end.suspect is not None:
+            record, times = end.suspect.record, self._lost.note(end.suspect)
+            log.warning(
+                "connection_lost_in_handler", partition=str(record.partition), offset=record.offset, times=times
+            )
 
     def _run_batch(self, items: list[Item]) -> None:
         begun = time.monotonic()
@@ -211,7 +218,7 @@ class Worker:
         finally:
             self._note(end)
             self._note_suspect(end)
-        self._hold_closed(end)
+        self._hold(end)
         self._metrics.batch_seconds.observe(time.monotonic() - begun)
 
     def _run_once(self, items: list[Item], end: BatchEnd) -> None:
@@ -224,11 +231,25 @@ class Worker:
             settings=self._settings.attempt,
             facts=self._facts,
             deadline=self._deadline,
+            breaker=self._breaker,
             wait=self._wait,
         )
         positions = {partition: held.position for partition, held in self._held.items()}
+        with_care = [item for item in items if self._held[item.record.partition].careful_records > 0]
         try:
-            runner.run(items, positions=positions, end=end)
+            if with_care:
+                run_with_care(
+                    runner,
+                    with_care,
+                    connection=connection,
+                    positions=positions,
+                    end=end,
+                    outlived=self._outlived,
+                    stopping=self._stopping,
+                )
+            rest = [item for item in items if self._held[item.record.partition].careful_records == 0]
+            if rest:
+                runner.run(rest, positions={**positions, **end.positions}, end=end)
         except LeaseLost:
             self._note(end)
             self._after_fenced(connection)
@@ -238,34 +259,41 @@ class Worker:
     def _note(self, end: BatchEnd) -> None:
         """Take over the new positions, tell the consume thread for the lag tools, and count."""
         for partition, position in end.positions.items():
-            if partition in self._held:
-                self._held[partition].position = position
+            held = self._held.get(partition)
+            if held is not None:
+                held.careful_records = max(0, held.careful_records - (position.next_offset - held.position.next_offset))
+                held.position = position
                 self._fenced.pop(partition, None)
         if end.positions:
             done = {partition: position.next_offset for partition, position in end.positions.items()}
             self._handoff.put_command(Done(done))
         for counts in end.counts:
             self._metrics.committed(counts)
-            _tell_kept(counts)
+            tell_kept(counts)
         end.counts.clear()
 
-    def _hold_closed(self, end: BatchEnd) -> None:
-        """Partitions whose next record writes to a closed lane wait; the lanes are compared again before they go on."""
+    def _hold(self, end: BatchEnd) -> None:
+        """Partitions that cannot go on wait a while, and say why; closed lanes are compared again before that."""
         self._metrics.lanes_closed.set(len(end.closed_lanes))
-        if not end.held:
-            return
-        lanes = [f"{lane} {state}" for lane, state in sorted(end.closed_lanes.items())]
-        log.error("lane_closed", lanes=lanes, partitions=[str(partition) for partition in end.held])
-        self._metrics.trouble.labels("lane_closed").inc()
-        self._lane_check_at = time.monotonic() + LANE_HOLD_SECONDS
-        for partition in end.held:
+        due = time.monotonic() + HOLD_SECONDS
+        if end.closed_lanes:
+            self._lane_check_at = due
+        for partition, reason in end.reasons.items():
+            log.error("partition_waits", partition=str(partition), reason=reason)
+            self._metrics.trouble.labels("partition_waits").inc()
+            held = self._held.get(partition)
+            if held is not None and self._connection is not None:
+                self._takeover(self._connection).wait(partition, held.position, reason=reason)
             self._forget(partition)
-            self._renew_at[partition] = (self._lane_check_at, Renew(partition))
+            self._renew_at[partition] = (due, Renew(partition))
+
+    def _takeover(self, connection: Connection[Any]) -> Takeover:
+        return Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
 
     def _after_fenced(self, connection: Connection[Any]) -> None:
         """Drop what somebody else has taken; where Kafka still gives it to us, prove membership before trying again."""
         positions = {partition: held.position for partition, held in self._held.items()}
-        takeover = Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
+        takeover = self._takeover(connection)
         kept = takeover.still_held(positions)
         for partition in set(positions) - kept:
             times = self._fenced[partition] = self._fenced.get(partition, 0) + 1
@@ -286,18 +314,38 @@ class Worker:
                 del self._renew_at[partition]
                 self._handoff.put_command(renew)
 
+    def _follow_decisions(self, connection: Connection[Any]) -> None:
+        """Take partitions over anew whose position a person has set; an idle one would not notice by a failed fence."""
+        now = time.monotonic()
+        if now < self._decisions_at:
+            return
+        self._decisions_at = now + DECISIONS_SECONDS
+        if self._held:
+            self._after_fenced(connection)
+        if self._stopped:
+            topic_ids = {partition: topic_id for partition, (topic_id, _) in self._stopped.items()}
+            for partition in self._takeover(connection).decided(topic_ids):
+                _, code = self._stopped.pop(partition)
+                self._metrics.stopped.labels(partition.topic, str(partition.number), code).set(0)
+                log.info("partition_decided", partition=str(partition), code=code)
+                self._handoff.put_command(Renew(partition))
+
     def _take_over(self, takeover: Takeover, assigned: Assigned) -> None:
         self._renew_at.pop(assigned.partition, None)
-        position, verdict = takeover.take(assigned)
+        taken = takeover.take(assigned)
         hit("processor.after_take_over")
-        if isinstance(verdict, Stop):
-            self._tell_stop(assigned.partition, verdict)
+        if isinstance(taken.verdict, Stop):
+            self._tell_stop(assigned.partition, taken.verdict)
             self._forget(assigned.partition)
+            self._stopped[assigned.partition] = (assigned.topic_id, taken.verdict.code)
             return
-        if position is not None:
-            self._held[assigned.partition] = _Held(position, assigned.generation)
+        if taken.position is not None:
+            careful_records = self._settings.batch_records_max if taken.needs_care else 0
+            if careful_records:
+                log.warning("careful_mode", partition=str(assigned.partition), records=careful_records)
+            self._held[assigned.partition] = _Held(taken.position, assigned.generation, careful_records)
             self._metrics.partitions.set(len(self._held))
-            self._handoff.put_command(Read(assigned.partition, assigned.generation, verdict))
+            self._handoff.put_command(Read(assigned.partition, assigned.generation, taken.verdict))
 
     def _stand_still(self, takeover: Takeover, partition: Partition, stop: Stop) -> None:
         held = self._held.get(partition)
@@ -305,6 +353,7 @@ class Worker:
             takeover.stop(partition, held.position, stop=stop)
             self._tell_stop(partition, stop)
             self._forget(partition)
+            self._stopped[partition] = (held.position.topic_id, stop.code)
 
     def _tell_stop(self, partition: Partition, stop: Stop) -> None:
         self._metrics.stopped.labels(partition.topic, str(partition.number), stop.code).set(1)
@@ -313,6 +362,7 @@ class Worker:
     def _give_up(self, takeover: Takeover, partition: Partition, *, lost: bool) -> None:
         self._renew_at.pop(partition, None)
         self._fenced.pop(partition, None)
+        self._stopped.pop(partition, None)
         held = self._held.get(partition)
         if held is not None:
             self._forget(partition)
@@ -328,26 +378,10 @@ class Worker:
         connection = self._connection
         if connection is None or connection.closed:
             return
-        takeover = Takeover(connection, cluster_id=self._settings.attempt.cluster_id, owner=self._settings.owner)
+        takeover = self._takeover(connection)
         try:
             takeover.release({partition: held.position for partition, held in self._held.items()})
         except psycopg.Error as error:
             log.warning("release_failed", reason=type(error).__name__)
         finally:
             connection.close()
-
-
-def _tell_kept(counts: Counts) -> None:
-    """Say which records went to quarantine and where to find them; never what they hold."""
-    for item, fault in counts.kept[:KEPT_LINES_MAX]:
-        log.warning(
-            "record_quarantined",
-            code=fault.code,
-            handler=fault.handler,
-            event_id=None if item.event is None else item.event.identity.event_id,
-            partition=str(item.record.partition),
-            offset=item.record.offset,
-        )
-    more = len(counts.kept) - KEPT_LINES_MAX
-    if more > 0:
-        log.warning("records_quarantined", more=more)

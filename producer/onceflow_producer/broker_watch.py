@@ -110,6 +110,9 @@ class BrokerWatch:
             if generation is None or generation == self._generation:
                 self._failed_generation = self._generation
                 self._change(lambda state: replace(state, producer_failed=error.name()))
+                if error.code() in WRITE_ERRORS:
+                    # Without any right to write, a producer gets no id; the next one will not either.
+                    self._change(lambda state: replace(state, write_refused=error.name()))
                 self._nudge.set()
         else:
             if error.code() != BROKERS_DOWN:

@@ -31,6 +31,14 @@ WRITE_ERRORS: Final = frozenset(
 )
 """The broker answers, but does not take our records: a missing right, a wrong clock, a topic with odd rules."""
 
+REFUSALS: Final = CREDENTIAL_ERRORS | {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+}
+"""Wrong credentials or a missing right: it does not pass by itself."""
+
 BROKERS_DOWN: Final = KafkaError._ALL_BROKERS_DOWN
 """Comes after the reason, and says nothing of it."""
 
@@ -66,7 +74,7 @@ class ClientErrors:
 
     def note(self, error: KafkaError) -> None:
         """Take one error event; called in the thread that polls the client."""
-        if error.code() in CREDENTIAL_ERRORS:
+        if error.code() in REFUSALS:
             self._refused = error
         elif error.code() != BROKERS_DOWN:
             self._last = error

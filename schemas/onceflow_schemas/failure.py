@@ -136,6 +136,11 @@ RECORD_FAILURES = _kinds(
         "Mend the handler; traceback and bytes are kept in onceflow.quarantine.",
     ),
     (
+        "process_killed",
+        "The process ended again and again while it tried this record with care.",
+        "Look at the memory and native code of the handler with this event; the bytes are in onceflow.quarantine.",
+    ),
+    (
         "handler_timeout",
         "The handler ran longer than its deadline.",
         "Make the handler shorter, or raise its deadline.",
@@ -167,7 +172,6 @@ SERVICE_FAILURES = _kinds(
     ("broker_unavailable", "Kafka does not answer.", "Work goes on by itself when it is back."),
     ("commit_uncertain", "The answer to a COMMIT was lost.", "The progress row is read again and decides."),
     ("fenced", "A newer epoch or lease token holds this work.", "Another process took over; nothing to do."),
-    ("lane_closed", "A lane hands out no sequence now.", "See the state of the lane in onceflow.lane."),
 )
 
 START_FAILURES = _kinds(
@@ -235,22 +239,22 @@ PARTITION_FAILURES = _kinds(
     (
         "offset_out_of_range",
         "Kafka does not have the next offset of a partition.",
-        "Compare onceflow.progress with the topic.",
+        "Run `onceflow progress show`; decide with `onceflow progress set`.",
     ),
     (
         "tail_lost",
         "A log ends before the position that was already reached.",
-        "The broker lost records: find out what happened to its disks before going on.",
+        "The broker lost records: find out what happened to its disks, then `onceflow progress set` or `lanes resume`.",
     ),
     (
         "log_start_passed",
         "Retention removed records that were never read.",
-        "The lost range is named: look for its events at Stripe, which lists 30 days.",
+        "The lost range is named: look for its events at Stripe, which lists 30 days, then `onceflow progress set`.",
     ),
     (
         "fingerprint_differs",
         "The record before the position is not the one that was read.",
-        "The topic was replaced or refilled.",
+        "The topic was replaced or refilled: find out by whom, then `onceflow progress set`.",
     ),
     (
         "behind",
@@ -260,12 +264,12 @@ PARTITION_FAILURES = _kinds(
     (
         "diverged",
         "The outcome topic holds other records than the database.",
-        "Find out who wrote to the outcome topic.",
+        "Find out who wrote to the outcome topic, then `onceflow lanes resume`.",
     ),
     (
         "cursor_moved",
         "The relay's cursor was moved by somebody else.",
-        "Check who may commit offsets for the relay's group.",
+        "Check who may commit offsets for the relay's group, then `onceflow lanes resume`.",
     ),
     ("unpublishable", "An outcome cannot be published.", "Withhold it with `onceflow outcomes withhold`."),
 )
@@ -295,6 +299,20 @@ REQUEST_FAILURES = _kinds(
     "nobody",
     ("broker_timeout", "Kafka did not confirm in time; the event may or may not be stored.", "Stripe sends it again."),
     ("queue_full", "Too many events wait for Kafka.", "Stripe sends it again."),
+)
+
+DECISION_FAILURES = _kinds(
+    "operator",
+    (
+        "position_refused",
+        "A position cannot be set so, or records would be lost without being accepted.",
+        "See what `onceflow progress show` and the dry run of `onceflow progress set` say.",
+    ),
+    (
+        "resume_refused",
+        "A lane cannot go on so, or its consequence was not accepted by name.",
+        "See what `onceflow lanes show` and the dry run of `onceflow lanes resume` say.",
+    ),
 )
 
 PUBLISH_FAILURES = _kinds(
@@ -331,6 +349,7 @@ FAILURES: dict[str, FailureKind] = (
     | PARTITION_FAILURES
     | REQUEST_FAILURES
     | PUBLISH_FAILURES
+    | DECISION_FAILURES
 )
 
 

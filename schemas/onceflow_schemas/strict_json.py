@@ -1,8 +1,9 @@
 """JSON read so that no two readers can disagree about what it says.
 
 Rule: a document is accepted only when every reader sees the same thing in it: no key twice, no NaN, no number out of
-a float's range, at most 64 levels.  A body that orjson reads and writes back with the same bytes, white space left
-aside, has none of these faults, so the usual body costs one parse; every other body goes through the slow, exact reader.
+a float's range, at most 64 levels.  A body that orjson reads and writes back with the same bytes, white space and
+needless escapes left aside, has none of these faults, so the usual body costs one parse; every other body goes through
+the slow, exact reader.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ DEPTH_MAX = 64
 
 _SPACE = b" \t\r\n"
 _DEEPEST_LINE = b"\n" + b"  " * DEPTH_MAX
+_HARMLESS_ESCAPES = ((b"\\u0026", b"&"), (b"\\u003c", b"<"), (b"\\u003e", b">"))
+"""What servers that also write HTML escape without need.  After an escaped backslash the replacement only costs time."""
+
 _NUL_ESCAPE = b"\\u0000"
 _UNSAFE_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
 _LONG_INTEGER = re.compile(rb"(?<![0-9])[0-9]{4301}")
@@ -54,12 +58,28 @@ def read_strictly(body: bytes) -> Document:
         written = orjson.dumps(value)
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):
         return _read_slowly(body)
-    # White space may be left aside, inside texts too: with it or without it, a body has as many keys as what was read
-    # from it only when none stands twice.  Stripe writes an empty object over two lines, which no option of orjson does.
-    same = written == body or written.translate(None, _SPACE) == body.translate(None, _SPACE)
-    if not same or (b"\\" in body and _NUL_ESCAPE in body) or _may_be_too_deep(value, written):
+    # Most bodies have no escape at all, and a look for one byte is ten times as fast as one for six.
+    has_escapes = b"\\" in body
+    same = written == body or _is_same(written, body, has_escapes=has_escapes)
+    if not same or (has_escapes and _NUL_ESCAPE in body) or _may_be_too_deep(value, written):
         return _read_slowly(body)
     return Document(value)
+
+
+def _is_same(written: bytes, body: bytes, *, has_escapes: bool) -> bool:
+    """Compare with what may be spelled in two ways left aside: white space, and three letters as escapes.
+
+    Both may be left aside inside texts too, because neither changes how many members an object has: a body has as many
+    as what was read from it only when no key stands twice.  Stripe writes an empty object over two lines, which no
+    option of orjson does, and ``&`` in URLs as an escape.
+    """
+    packed = body.translate(None, _SPACE)
+    if has_escapes:
+        for escape, letter in _HARMLESS_ESCAPES:
+            packed = packed.replace(escape, letter)
+            if b"\\" not in packed:
+                break
+    return written.translate(None, _SPACE) == packed
 
 
 def _may_be_too_deep(value: Any, written: bytes) -> bool:

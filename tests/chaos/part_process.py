@@ -140,8 +140,9 @@ def main() -> None:
         real = time.time
         time.time = lambda: real() + offset
     if plan.get("group"):
-        import onceflow.service_options as options  # noqa: PLC0415
+        import onceflow.service_options  # noqa: PLC0415
 
+        options: Any = onceflow.service_options
         options.processor_group = lambda deployment: f"{plan['group']}.{deployment}"
     from onceflow_producer import failpoint  # noqa: PLC0415
 

@@ -22,7 +22,7 @@ SERVICES = ("bridge", "process", "relay")
 
 
 def run(*arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "PYTHONPATH") if name in os.environ}
     return subprocess.run(
         [sys.executable, "-m", "onceflow", *arguments],
         cwd=folder,
@@ -44,7 +44,20 @@ def test_help_is_quick_and_names_every_command(tmp_path: Path) -> None:
         times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
         assert done.returncode == 0
         text = done.stdout
-    for command in ("up", "demo", "bridge", "process", "relay", "migrate", "topics", "outcomes", "config"):
+    for command in (
+        "up",
+        "demo",
+        "bridge",
+        "process",
+        "relay",
+        "migrate",
+        "topics",
+        "outcomes",
+        "config",
+        "doctor",
+        "lanes",
+        "progress",
+    ):
         assert f"\n  {command} " in text
     # Processor time, the best of some tries: what is held is what is loaded, not how busy the machine is.
     assert min(times) < HELP_SECONDS_MAX

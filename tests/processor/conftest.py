@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, MutableSet, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,12 +17,15 @@ from psycopg.rows import dict_row
 from onceflow_processor.admission import Item, Rules, admit
 from onceflow_processor.attempt import AttemptSettings, limits_setter
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner
+from onceflow_processor.breaker import Breaker
+from onceflow_processor.careful import Place, run_with_care
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.facts import Facts
 from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition, Record
+from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.event_record import build_event
@@ -94,13 +97,14 @@ class Bench:
     positions: dict[Partition, Position] = field(default_factory=dict)
     batch_seconds_max: float = 5.0
     stopping: bool = False
+    breaker: Breaker = field(default_factory=Breaker)
     items: list[Item] = field(default_factory=list)
 
     def run(self, records: Sequence[Record]) -> BatchEnd:
         """Run one batch; partitions that it has not seen are begun at 0."""
         self.items = items_of(records)
         for item in self.items:
-            self._begin(item.record.partition)
+            self.begin(item.record.partition)
         return self.run_again()
 
     def run_again(self) -> BatchEnd:
@@ -113,7 +117,25 @@ class Bench:
             self.positions.update(end.positions)
         return end
 
-    def _begin(self, partition: Partition) -> None:
+    def run_carefully(self, records: Sequence[Record], outlived: MutableSet[Place]) -> BatchEnd:
+        """Run records one by one, in partitions that have been begun."""
+        end = BatchEnd()
+        try:
+            run_with_care(
+                self._runner(),
+                items_of(records),
+                connection=self.connection,
+                positions=self.positions,
+                end=end,
+                outlived=outlived,
+                stopping=lambda: self.stopping,
+            )
+        finally:
+            self.positions.update(end.positions)
+        return end
+
+    def begin(self, partition: Partition) -> None:
+        """Give a partition a position at 0, unless it has one."""
         if partition in self.positions:
             return
         with psycopg.connect(self.url, autocommit=True) as other:
@@ -125,13 +147,14 @@ class Bench:
         self.positions[partition] = Position(TOPIC_ID, 1, 0, None)
 
     def _runner(self) -> BatchRunner:
+        timeout_ms = 30_000 if self.connection.info.server_version >= TRANSACTION_TIMEOUT_SINCE else None
         settings = AttemptSettings(
             run=HandlerSettings(
                 self.handlers,
                 LANES,
                 100_000,
                 self.batch_seconds_max,
-                limits_setter(lock_timeout_ms=2_000, transaction_timeout_ms=30_000),
+                limits_setter(lock_timeout_ms=2_000, transaction_timeout_ms=timeout_ms),
                 lambda: self.stopping,
             ),
             cluster_id=CLUSTER,
@@ -141,6 +164,7 @@ class Bench:
             settings=settings,
             facts=self.facts,
             deadline=_NoDeadline(10.0),
+            breaker=self.breaker,
             wait=threading.Event().wait,
         )
 

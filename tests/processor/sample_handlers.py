@@ -30,6 +30,11 @@ def spins(_event: Event, _tx: Tx) -> None:
         pass
 
 
+@handlers.on("test.exit")
+def exits(_event: Event, _tx: Tx) -> None:
+    os._exit(9)
+
+
 @handlers.on("test.close")
 def closes(event: Event, tx: Tx) -> None:
     tx.connection.close()

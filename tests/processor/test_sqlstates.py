@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from psycopg import errors
 
-from onceflow_processor.sqlstates import Meaning, meaning_of
+from onceflow_processor.sqlstates import Meaning, meaning_of, pooler_fault
 
 RERUN, AWAY, DATA = Meaning.RERUN, Meaning.AWAY, Meaning.DATA
 
@@ -38,6 +38,8 @@ def error_of(state: str) -> psycopg.Error:
         ("57P02", AWAY),
         ("57P03", AWAY),
         ("53300", AWAY),
+        ("42P05", AWAY),
+        ("26000", AWAY),
         ("53100", AWAY),
         ("25006", AWAY),
         ("08006", AWAY),
@@ -112,3 +114,13 @@ def test_a_chain_that_ends_in_itself() -> None:
     one, other = ValueError("one"), ValueError("other")
     one.__cause__, other.__cause__ = other, one
     assert meaning_of(one) is None
+
+
+def test_a_pooler_is_named_however_deep_its_error_lies() -> None:
+    wrapped = RuntimeError("a handler's own")
+    wrapped.__cause__ = error_of("42P05")
+    fault = pooler_fault(wrapped)
+    assert fault is not None
+    assert (fault.code, "database.prepared" in fault.message) == ("settings_invalid", True)
+    assert pooler_fault(error_of("57P01")) is None
+    assert pooler_fault(RuntimeError()) is None

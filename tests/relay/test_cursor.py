@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceflow_processor.relay.cursor import (
+    EMPTY,
     Agrees,
     Code,
     Cursor,
@@ -41,6 +42,8 @@ LANE = Lane(head=12, published=10)
 EXTENT = Extent(low=0, stable_end=22, end=22)
 LAST = OutcomeRecord(offset=20, seq=10, ce_id=A)
 MARK = Mark(next_offset=21, seq=10, ce_id=A)
+ACCEPTED = Mark(next_offset=21, seq=10, ce_id=A, accepted=True)
+ACCEPTED_0 = Mark(next_offset=21, seq=0, ce_id=uuid.UUID(int=0), accepted=True)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +68,11 @@ MARK = Mark(next_offset=21, seq=10, ce_id=A)
         pytest.param(Mark(25, 11, B), LAST, Extent(0, 22, 24), LANE, "stopped:tail_lost", id="lost, whatever is open"),
         pytest.param(Unknown(), LAST, EXTENT, LANE, Agrees(10, MARK), id="no cursor: the last record decides"),
         pytest.param(Unknown(), StrangeRecord(20), EXTENT, LANE, "stopped:diverged", id="no cursor, strange record"),
+        pytest.param(ACCEPTED, StrangeRecord(20), EXTENT, LANE, Agrees(10, ACCEPTED), id="somebody else's is accepted"),
+        pytest.param(ACCEPTED, StrangeRecord(21), EXTENT, LANE, "stopped:diverged", id="a stranger came after that"),
+        pytest.param(ACCEPTED, StrangeRecord(19), EXTENT, LANE, "stopped:diverged", id="not what was accepted"),
+        pytest.param(ACCEPTED_0, StrangeRecord(20), EXTENT, Lane(5, 0), Agrees(0, ACCEPTED_0), id="accepted, none ours"),
+        pytest.param(ACCEPTED_0, StrangeRecord(20), EXTENT, LANE, "stopped:tail_lost", id="accepted, and then published"),
         pytest.param(Unknown(), LAST, Extent(0, 22, 24), LANE, "unsettled", id="no cursor, open transaction"),
         pytest.param(Unknown(), None, Extent(0, 0, 0), Lane(5, 0), Agrees(0, None), id="a new lane"),
         pytest.param(Unknown(), None, Extent(0, 7, 7), Lane(5, 0), Agrees(0, None), id="only aborted records so far"),
@@ -137,6 +145,21 @@ def test_every_code_has_a_next_step_and_a_state_that_the_table_takes() -> None:
         assert FAILURES[code].actor == "operator"
         state = Disagrees(code, "d").state
         assert re.fullmatch("behind|stopped:[a-z_]+", state), state
+
+
+@pytest.mark.parametrize("mark", [MARK, ACCEPTED, ACCEPTED_0])
+def test_a_cursor_is_read_back_as_it_was_written(mark: Mark) -> None:
+    assert decode_cursor(mark.next_offset, encode_metadata(mark)) == mark
+
+
+def test_a_cursor_that_says_that_nothing_is_known() -> None:
+    assert (encode_metadata(EMPTY), decode_cursor(0, "none")) == ("none", Unknown())
+    assert decode_cursor(1, "none") == Foreign(1, "none")
+
+
+def test_sequence_zero_is_only_ever_accepted() -> None:
+    metadata = f"0 {uuid.UUID(int=0)}"
+    assert decode_cursor(21, metadata) == Foreign(21, metadata)
 
 
 def test_metadata_is_sequence_and_id() -> None:

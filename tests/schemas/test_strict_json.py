@@ -81,9 +81,11 @@ def test_texts_that_postgresql_cannot_hold_are_replaced(value: Any) -> None:
 
 def trees() -> st.SearchStrategy[Tree]:
     """Documents as trees of pairs, so that an object may hold a key twice."""
-    keys = st.sampled_from(["id", "a", "é", "k\n"])
+    keys = st.sampled_from(["id", "a", "é", "k\n", "&", "\\u0026"])
     return st.recursive(
-        st.sampled_from([("plain", text) for text in ("1", '"x y"', "null", "1.50", '"\\u0026"')]),
+        st.sampled_from(
+            [("plain", text) for text in ("1", '"x y"', "null", "1.50", '"\\u0026"', '"\\\\u003c"', '"\\u003e&"')]
+        ),
         lambda inner: (
             st.tuples(st.just("list"), st.lists(inner, max_size=3))
             | st.tuples(st.just("object"), st.lists(st.tuples(keys, inner), max_size=4))
@@ -140,6 +142,34 @@ def test_usual_spellings_never_meet_the_slow_reader(
     many = {"id": "é 😀", "items": [{"a": [1, -1.5, True, None], "empty": {}, "text": "a  b\\c"}] * 100}
     for value in (EVENT, many):
         assert read_strictly(write(value)) == Document(value)
+
+
+def test_needless_escapes_never_meet_the_slow_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_body: bytes) -> Document:
+        raise AssertionError
+
+    monkeypatch.setattr(strict_json, "_read_slowly", refuse)
+    body = b'{\n  "a\\u0026": "https://x/?a=1\\u0026b=\\u003cc\\u003e",\n  "d": {\n  }\n}'
+    assert read_strictly(body) == Document({"a&": "https://x/?a=1&b=<c>", "d": {}})
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b'{"a":"\\\\u0026"}', {"a": "\\u0026"}),
+        (b'{"a":"\\\\\\u0026"}', {"a": "\\&"}),
+        (b'{"a":"\\\\\\\\u003c \\u003C"}', {"a": "\\\\u003c <"}),
+    ],
+)
+def test_an_escaped_backslash_before_the_letters_of_an_escape_stays(body: bytes, value: Any) -> None:
+    assert read_strictly(body) == Document(value)
+
+
+@pytest.mark.parametrize("key", [b"&", b"<", b">"])
+def test_a_key_doubled_by_a_needless_escape_is_found(key: bytes) -> None:
+    escape = b"\\u00%02x" % ord(key)
+    for body in (b'{"%b":1,"%b":1}' % (key, escape), b'{"%b":1,"%b":1}' % (escape, escape)):
+        assert read_strictly(body).problem == "duplicate_key"
 
 
 @pytest.mark.parametrize("inner", ["", "1", '"]]"'])

@@ -83,10 +83,16 @@ def test_build_backend_is_pinned_too() -> None:
     assert missing(pyproject()["build"], pins_of("dev.txt")) == [], FIX
 
 
-def test_runtime_pins_are_dev_pins() -> None:
+def test_the_build_list_has_the_backend() -> None:
+    """Images build the wheel with this list alone."""
+    assert missing(pyproject()["build"], pins_of("build.txt")) == [], FIX
+
+
+@pytest.mark.parametrize("name", ["runtime.txt", "build.txt"])
+def test_runtime_and_build_pins_are_dev_pins(name: str) -> None:
     """What is tested is what runs."""
     dev = pins_of("dev.txt")
-    assert {name: pin for name, pin in pins_of("runtime.txt").items() if dev.get(name) != pin} == {}, FIX
+    assert {package: pin for package, pin in pins_of(name).items() if dev.get(package) != pin} == {}, FIX
 
 
 def test_every_pin_has_a_hash() -> None:

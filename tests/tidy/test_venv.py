@@ -101,4 +101,17 @@ def test_help_is_the_default_and_names_every_public_target() -> None:
         timeout=LIMIT_SECONDS,
     )
     named = [line.split()[1] for line in ended.stdout.splitlines()]
-    assert named == ["help", "venv", "test", "lint", "format", "demo", "up", "chaos", "requirements", "clean"]
+    assert named == [
+        "help",
+        "venv",
+        "test",
+        "lint",
+        "format",
+        "demo",
+        "up",
+        "chaos",
+        "bench",
+        "bench-requirements",
+        "requirements",
+        "clean",
+    ]

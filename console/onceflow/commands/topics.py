@@ -1,12 +1,12 @@
-"""``onceflow topics plan`` and ``onceflow topics apply``.
+"""``onceflow topics plan``, ``onceflow topics apply`` and ``onceflow topics acls``.
 
 Rule: ``plan`` changes nothing and says by its exit status whether something differs; ``apply`` does what ``plan``
-shows, and nothing of it when something is refused.
+shows, and nothing of it when something is refused.  ``acls`` talks to nobody.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,6 +15,7 @@ from onceflow.exit_codes import CHECK_FAILED, OK
 from onceflow.results import say, write_object, write_table
 
 if TYPE_CHECKING:
+    from onceflow.kafka_acls import Role
     from onceflow.settings import SettingSources
     from onceflow.topic_plan import Difference
 
@@ -42,6 +43,56 @@ def apply(
     _write(differences, as_json=as_json)
     by_hand = any(one.action == "by_hand" for one in differences)
     raise typer.Exit(CHECK_FAILED if by_hand else OK)
+
+
+@app.command()
+def acls(
+    *,
+    principals: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--principal",
+            metavar="ROLE=PRINCIPAL",
+            help="Who works as bridge, processor, relay or operator; User:ROLE when left out; repeatable.",
+        ),
+    ] = None,
+    config: Config = None,
+    kafka_config: KafkaConfig = None,
+    assignments: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Print the rights that each part needs in Kafka, and no others."""
+    from onceflow.kafka_acls import acl_command, acl_object, acl_rules
+    from onceflow.settings import load_settings
+
+    given = _principals(principals or [])
+    sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments)
+    settings = load_settings(sources, needs=("deployment.id",)).settings
+    rules = acl_rules(settings, principals=given)
+    if as_json:
+        for rule in rules:
+            write_object(acl_object(rule))
+        return
+    columns = ("principal", "on", "name", "operations", "why")
+    write_table(
+        columns, [(one.principal, one.resource_type, one.name, ", ".join(one.operations), one.why) for one in rules]
+    )
+    print()
+    for rule in rules:
+        print(acl_command(rule, brokers=settings.kafka.properties.get("bootstrap.servers", "BROKER:9092")))
+
+
+def _principals(assignments: list[str]) -> dict[Role, str]:
+    from onceflow.kafka_acls import ROLES
+
+    given: dict[Role, str] = {}
+    for assignment in assignments:
+        name, _, principal = assignment.partition("=")
+        role = next((one for one in ROLES if one == name), None)
+        if role is None or not principal:
+            raise typer.BadParameter(f"--principal takes ROLE=PRINCIPAL with a role of {', '.join(ROLES)}")
+        given[role] = principal
+    return given
 
 
 def _run(sources: SettingSources, *, change: bool) -> tuple[Difference, ...]:

@@ -70,15 +70,18 @@ _ONE_NODE = {
 
 @dataclass(frozen=True, slots=True)
 class ExtraListener:
-    """A further plain listener on 127.0.0.1, for example for a proxy that stands between one client and the broker.
+    """A further listener on 127.0.0.1, for example for a proxy that stands between one client and the broker.
 
     Args:
         name: capital letters; the broker's own are ``CLIENT`` and ``CONTROLLER``.
         advertised_port: the port that the broker tells clients of this listener; the proxy's, or None for its own.
+        protocol: Kafka's security protocol; certificates and login of another one than ``PLAINTEXT`` are further
+            properties of the broker.
     """
 
     name: str
     advertised_port: int | None = None
+    protocol: str = "PLAINTEXT"
 
     def __post_init__(self) -> None:
         assert self.name.isalpha()
@@ -99,11 +102,13 @@ def broker_properties(
     names = [CLIENT_LISTENER, *(listener.name for listener in listeners)]
     advertised = {listener.name: listener.advertised_port or ports[listener.name] for listener in listeners}
     advertised[CLIENT_LISTENER] = ports[CLIENT_LISTENER]
+    protocols = {CLIENT_LISTENER: "PLAINTEXT", **{listener.name: listener.protocol for listener in listeners}}
+    protocols[CONTROLLER_LISTENER] = "PLAINTEXT"
     controller = ports[CONTROLLER_LISTENER]
     network = {
         "listeners": ",".join(f"{name}://{HOST}:{ports[name]}" for name in [*names, CONTROLLER_LISTENER]),
         "advertised.listeners": ",".join(f"{name}://{HOST}:{advertised[name]}" for name in names),
-        "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in [*names, CONTROLLER_LISTENER]),
+        "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
         "inter.broker.listener.name": CLIENT_LISTENER,
         "controller.listener.names": CONTROLLER_LISTENER,
         "controller.quorum.voters": f"1@{HOST}:{controller}",

@@ -9,6 +9,7 @@ the cursor, the last record of the partition and the database agree; every disag
     not ours         any                  any                   cursor_moved
     names offset c   log ends before c    any                   tail_lost
     any              open transaction     any                   unsettled (look again)
+    accepted, at c   not ours, at c-1     see below             position = the cursor's (a person's decision)
     any              not an outcome       any                   diverged
     names offset c   at or after c        any                   cursor_moved
     names offset c   before c-1           any                   tail_lost, or cursor_moved (sequence not behind)
@@ -40,7 +41,11 @@ OFFSET_UNKNOWN: Final = -1001
 
 Code = Literal["behind", "cursor_moved", "diverged", "tail_lost", "topic_changed", "unpublishable"]
 
-_METADATA = re.compile(r"([1-9][0-9]{0,18}) ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})")
+NOTHING_PUBLISHED: Final = "none"
+"""Metadata of a commit, by decision of a person, that says no more than that nothing is known."""
+
+_ACCEPTED: Final = " accepted"
+_METADATA = re.compile(r"(0|[1-9][0-9]{0,18}) ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(| accepted)")
 _SEQUENCE = re.compile(rb"[1-9][0-9]{0,18}")
 
 
@@ -59,14 +64,22 @@ class Foreign:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A commit of the relay: the last published sequence with its record's id, and the offset after that record."""
+    """A commit of the relay: the last published sequence with its record's id, and the offset after that record.
+
+    ``accepted``: a person has decided that the records of others between that record and the offset do not matter; then
+    the sequence may be 0, with a record id that means nothing.
+    """
 
     next_offset: int
     seq: int
     ce_id: UUID
+    accepted: bool = False
 
 
 Cursor = Unknown | Foreign | Mark
+
+EMPTY: Final = Mark(0, 0, UUID(int=0))
+"""Committed by decision of a person where the topic holds no outcome; it is read back as ``Unknown``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +152,19 @@ Verdict = Agrees | Disagrees | Unsettled
 
 def encode_metadata(mark: Mark) -> str:
     """Return the metadata of an offset commit: ``<sequence> <ce_id>``."""
-    return f"{mark.seq} {mark.ce_id}"
+    if mark == EMPTY:
+        return NOTHING_PUBLISHED
+    return f"{mark.seq} {mark.ce_id}{_ACCEPTED if mark.accepted else ''}"
 
 
 def decode_cursor(next_offset: int, metadata: str | None) -> Cursor:
     """Read a committed offset with its metadata, as Kafka hands them out."""
-    if next_offset == OFFSET_UNKNOWN:
+    if next_offset == OFFSET_UNKNOWN or (next_offset, metadata) == (EMPTY.next_offset, NOTHING_PUBLISHED):
         return Unknown()
     found = _METADATA.fullmatch(metadata or "")
-    if found is None or next_offset < 1:
+    if found is None or next_offset < 1 or (found[1] == "0" and not found[3]):
         return Foreign(next_offset, metadata or "")
-    return Mark(next_offset, int(found[1]), UUID(found[2]))
+    return Mark(next_offset, int(found[1]), UUID(found[2]), accepted=bool(found[3]))
 
 
 def read_record(offset: int, *, lane: int, headers: Iterable[tuple[str, bytes | None]] | None) -> TailRecord:
@@ -182,7 +197,7 @@ def judge(cursor: Cursor, last: TailRecord | None, *, extent: Extent, lane: Lane
         ``Agrees`` still leaves the records after ``lane.published`` to be compared with ``compare``.
     """
     found = _position(cursor, last, extent=extent, lane=lane, known=known)
-    if not isinstance(found, Agrees) or found.seq == 0:
+    if not isinstance(found, Agrees):
         return found
     if found.seq > lane.head:
         return Disagrees("behind", f"the topic has sequence {found.seq}, the database has handed out {lane.head}")
@@ -209,6 +224,8 @@ def _position(
     if extent.stable_end < extent.end:
         return Unsettled(f"a transaction is open at offset {extent.stable_end}")
     if isinstance(last, StrangeRecord):
+        if isinstance(cursor, Mark) and cursor.accepted and last.offset == cursor.next_offset - 1:
+            return Agrees(cursor.seq, cursor)
         return Disagrees("diverged", f"the record at offset {last.offset} is no outcome of this lane")
     if isinstance(cursor, Mark):
         return _from_mark(cursor, last, extent=extent)

@@ -33,14 +33,6 @@ COMPARE_RECORDS_MAX: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Inspected:
-    """A lane as the database had it, and the verdict on it."""
-
-    row: LaneRow
-    verdict: Verdict
-
-
-@dataclass(frozen=True, slots=True)
 class Observed:
     """What the topic says about a lane."""
 
@@ -53,6 +45,25 @@ class Observed:
         """The sequences whose rows a verdict needs."""
         found = [self.cursor.seq] if isinstance(self.cursor, Mark) else []
         return [*found, self.last.seq] if isinstance(self.last, OutcomeRecord) else found
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """A lane as the database had it, the verdict on it, and what the verdict rests on.
+
+    Args:
+        row: the lane.
+        verdict: what its state should be.
+        seen: what the topic says.
+        known: record ids of the rows at the sequences that ``seen`` names.
+        topic_id: of the topic that was looked at.
+    """
+
+    row: LaneRow
+    verdict: Verdict
+    seen: Observed
+    known: Mapping[int, UUID]
+    topic_id: str
 
 
 def check_shape(rows: Sequence[LaneRow], facts: TopicFacts, *, topic: str) -> None:
@@ -109,7 +120,16 @@ def inspect(
     asked = [(lane, seq) for lane in wanted for seq in [*observed[lane].seqs, rows[lane].published]]
     known = store.ids(asked)
     inspector = _Inspector(store=store, tail=tail, facts=facts, keep_lease=keep_lease)
-    return [Inspected(rows[lane], inspector.verdict(rows[lane], observed[lane], known=known[lane])) for lane in wanted]
+    return [
+        Inspected(
+            rows[lane],
+            inspector.verdict(rows[lane], observed[lane], known=known[lane]),
+            observed[lane],
+            known[lane],
+            facts.topic_id,
+        )
+        for lane in wanted
+    ]
 
 
 def topic_changed(row: LaneRow, facts: TopicFacts) -> Disagrees | None:

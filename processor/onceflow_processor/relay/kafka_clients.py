@@ -14,8 +14,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from onceflow_producer.kafka_errors import CREDENTIAL_ERRORS
-from onceflow_schemas.failure import Unavailable
+from onceflow_producer.kafka_errors import CREDENTIAL_ERRORS, REFUSALS
+from onceflow_schemas.failure import Failure, Misconfigured, Unavailable
 
 TRANSACTION_TIMEOUT_MS: Final = 20_000
 """The broker ends a transaction that a dead relay left open after this long; consumers wait for it meanwhile."""
@@ -128,11 +128,16 @@ def open_producer(
 
 @contextmanager
 def broker_failures() -> Iterator[None]:
-    """Turn the Kafka client's errors into ``Unavailable``: nothing happened that a new look would not show."""
+    """Turn the Kafka client's errors into failures.
+
+    Raises:
+        Unavailable: nothing happened that a new look would not show.
+        Misconfigured: ``broker_refused``: a right is missing, or the credentials are wrong.
+    """
     try:
         yield
     except KafkaException as error:
-        raise Unavailable("broker_unavailable", f"Kafka: {_text(error)}") from error
+        raise broker_failure(error.args[0]) from error
     except SystemError as error:
         # The client raises a fatal error in the middle of its callbacks, and the interpreter then complains about the
         # callbacks that follow instead: the client's error is at the end of the chain.
@@ -141,14 +146,23 @@ def broker_failures() -> Iterator[None]:
             cause = cause.__cause__
         if not isinstance(cause, KafkaException):
             raise
-        raise Unavailable("broker_unavailable", f"Kafka: {_text(cause)}") from error
+        raise broker_failure(cause.args[0]) from error
     except TimeoutError as error:
         raise Unavailable("broker_unavailable", "Kafka did not answer in time") from error
 
 
-def _text(error: KafkaException) -> str:
-    reason = error.args[0]
-    return f"{reason.name()}: {reason.str()}" if isinstance(reason, KafkaError) else str(reason)
+def broker_failure(reason: object, *, where: str = "") -> Failure:
+    """Return the failure that an error of the client means.
+
+    Args:
+        reason: a ``KafkaError``, or whatever else the client gave.
+        where: what was being done, such as ``reading the outcome topic``.
+    """
+    text = f"{reason.name()}: {reason.str()}" if isinstance(reason, KafkaError) else str(reason)
+    message = f"Kafka: {where}: {text}" if where else f"Kafka: {text}"
+    if isinstance(reason, KafkaError) and reason.code() in REFUSALS:
+        return Misconfigured("broker_refused", message)
+    return Unavailable("broker_unavailable", message)
 
 
 def _looking(kafka: Mapping[str, object], on_error: Callable[[KafkaError], None], role: str) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from psycopg.rows import tuple_row
 
 from onceflow_processor.relay.cursor import Lane
 from onceflow_processor.relay.encoding import StoredOutcome
-from onceflow_processor.sqlstates import Meaning, meaning_of
+from onceflow_processor.sqlstates import Meaning, meaning_of, pooler_fault
 from onceflow_schemas.failure import LeaseLost, Misconfigured, Unavailable
 from onceflow_schemas.sql import queries
 
@@ -91,16 +91,22 @@ def database_failures() -> Iterator[None]:
 
     Raises:
         LeaseLost: the lease has another token now.
-        Unavailable: the database is away, busy, or has moved a lane under us; look again later.
-        Misconfigured: the tables are missing.
+        Unavailable: the database is away, busy, refuses us a right, or has moved a lane under us; look again later.
+        Misconfigured: the tables are missing, or a pooler stands between that prepared statements cannot pass.
     """
     try:
         yield
     except psycopg.errors.UndefinedTable as error:
         raise Misconfigured("schema_missing", "the database has no onceflow tables") from error
+    except psycopg.errors.InsufficientPrivilege as error:
+        said = str(error).partition("\n")[0]
+        raise Unavailable("database_unavailable", f"PostgreSQL refuses: {said}", "Run deploy/grants.sql.") from error
     except psycopg.Error as error:
         if error.sqlstate == _FENCED:
             raise LeaseLost("fenced", "another relay holds the lease") from error
+        fault = pooler_fault(error)
+        if fault is not None:
+            raise fault from error
         if meaning_of(error) in _AWAY:
             raise Unavailable(
                 "database_unavailable", f"PostgreSQL: {error.sqlstate or type(error).__name__}"

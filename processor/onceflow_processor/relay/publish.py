@@ -22,9 +22,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from onceflow_processor.relay.bounded_call import call_within
 from onceflow_processor.relay.cursor import Mark, encode_metadata
 from onceflow_processor.relay.encoding import Prepared
-from onceflow_processor.relay.kafka_clients import TRANSACTION_TIMEOUT_MS, broker_failures
+from onceflow_processor.relay.kafka_clients import TRANSACTION_TIMEOUT_MS, broker_failure, broker_failures
 from onceflow_producer.failpoint import hit
-from onceflow_schemas.failure import Unavailable, Uncertain
+from onceflow_schemas.failure import Failure, Misconfigured, Unavailable, Uncertain
 
 INIT_SLICE_SECONDS: Final = 2.0
 """The lease is kept between slices, so that a slow start of the broker does not cost it."""
@@ -77,7 +77,7 @@ class _Reports:
 
     ends: dict[int, int] = field(default_factory=dict)
     faults: dict[int, KafkaError] = field(default_factory=dict)
-    broker_error: str | None = None
+    broker_error: KafkaError | None = None
 
     @property
     def failed(self) -> bool:
@@ -95,7 +95,7 @@ class _Reports:
         elif error.code() in ROW_FAULTS:
             self.faults.setdefault(partition, error)
         else:
-            self.broker_error = self.broker_error or error.name()
+            self.broker_error = self.broker_error or error
 
 
 class Publisher:
@@ -161,7 +161,7 @@ class Publisher:
         Raises:
             Unavailable: nothing was published; the producer must be thrown away.
             Uncertain: the answer to the commit was lost; the cursor decides after a new ``init_transactions``.
-            LeaseLost: nothing was published; the producer must be thrown away.
+            LeaseLost, Misconfigured: nothing was published; the producer must be thrown away.
         """
         with broker_failures():
             self._producer.begin_transaction()
@@ -171,7 +171,7 @@ class Publisher:
         if reports.failed:
             self._drain()
             if not reports.faults:
-                raise Unavailable("broker_unavailable", f"Kafka: {reports.broker_error} in a delivery report")
+                raise broker_failure(reports.broker_error, where="a delivery report")
             return Failed({lane: Refusal(None, error.name()) for lane, error in reports.faults.items()})
         cursors = {lane: Mark(reports.ends[lane], last.seq, UUID(last.ce_id.decode())) for lane, last in sent.items()}
         everything = {**recommit, **cursors}
@@ -183,7 +183,7 @@ class Publisher:
 
     def close(self) -> None:
         """Throw the producer away without waiting for what it still holds."""
-        with suppress(Unavailable), broker_failures():
+        with suppress(Failure), broker_failures():
             self._producer.purge()
             self._producer.flush(0)
 
@@ -204,7 +204,7 @@ class Publisher:
                     break
                 else:
                     # The transaction has failed already, perhaps for a record whose report is still to come.
-                    reports.broker_error = error.name()
+                    reports.broker_error = error
                     return sent, refused
         hit("relay.after_produce")
         meanwhile()
@@ -265,7 +265,7 @@ class Publisher:
         try:
             with broker_failures():
                 self._producer.commit_transaction(max(give_up_at - time.monotonic(), 0.001))
-        except Unavailable as failure:
+        except (Unavailable, Misconfigured) as failure:
             raise Uncertain("commit_uncertain", f"the commit was not confirmed: {failure.message}") from failure
 
     def _abort(self) -> None:

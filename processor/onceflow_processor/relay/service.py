@@ -29,6 +29,7 @@ from onceflow_processor.relay.metrics import RelayMetrics
 from onceflow_processor.relay.session import Session, SessionSettings
 from onceflow_processor.relay.topic_tail import TopicTail
 from onceflow_processor.schema_check import check_schema
+from onceflow_processor.start_check import check_safety
 from onceflow_producer.failpoint import hit
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured, Unavailable
@@ -171,6 +172,7 @@ class _Relay:
         try:
             with database_failures():
                 check_schema(connection)
+                check_safety(connection)
                 self._check_deployment(connection)
             name = lease_name(options.outcome_topic)
             store = LaneStore(connection, lease_name=name)

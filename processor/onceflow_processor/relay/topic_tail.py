@@ -33,7 +33,8 @@ from onceflow_processor.relay.cursor import (
     decode_cursor,
     read_record,
 )
-from onceflow_processor.relay.kafka_clients import Refusals, broker_failures, open_admin, open_reader
+from onceflow_processor.relay.kafka_clients import Refusals, broker_failure, broker_failures, open_admin, open_reader
+from onceflow_producer.kafka_errors import REFUSALS
 from onceflow_schemas.failure import Misconfigured, Unavailable
 
 STEP_FIRST: Final = 4
@@ -97,6 +98,8 @@ class TopicTail:
             try:
                 found = asked[self._topic].result(self._remaining())
             except Exception as error:
+                # Refused credentials come beside the answer, and only to who asks for them.
+                self._admin.poll(0)
                 if _code_of(error) in _UNKNOWN_TOPIC:
                     raise Misconfigured("topic_missing", f"the topic {self._topic} does not exist") from error
                 raise
@@ -113,7 +116,7 @@ class TopicTail:
             answers = self._committed(asked)
         for answer in answers:
             if answer.error is not None:
-                raise Unavailable("broker_unavailable", f"Kafka: cursor of lane {answer.partition}: {answer.error}")
+                raise broker_failure(answer.error, where=f"cursor of lane {answer.partition}")
         return {answer.partition: decode_cursor(answer.offset, answer.metadata) for answer in answers}
 
     def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:
@@ -125,6 +128,7 @@ class TopicTail:
             except KafkaException as error:
                 if _code_of(error) != KafkaError._TIMED_OUT:  # noqa: SLF001 - a public constant
                     raise
+                _raise_refusal(reader)
 
     def extents(self, lanes: Sequence[int]) -> dict[int, Extent]:
         """Return where the partitions begin and end."""
@@ -138,7 +142,7 @@ class TopicTail:
     def last_record(self, lane: int, extent: Extent) -> TailRecord | None:
         """Return the last committed record that is no refill, looking back over markers and aborted records."""
         last: TailRecord | None = None
-        for start in _steps_back(extent.low, extent.stable_end):
+        for start in steps_back(extent.low, extent.stable_end):
             for record in self._records(lane, start, end=extent.stable_end, isolation="read_committed"):
                 if not (isinstance(record, OutcomeRecord) and record.refill):
                     last = record
@@ -156,7 +160,7 @@ class TopicTail:
     def records_around(self, lane: int, seq: int, *, extent: Extent) -> Iterator[TailRecord]:
         """Yield all committed records, from one at or before sequence ``seq`` + 1 on where the log still has it."""
         start = extent.low
-        for start in _steps_back(extent.low, extent.stable_end):
+        for start in steps_back(extent.low, extent.stable_end):
             with closing(self._records(lane, start, end=extent.stable_end, isolation="read_committed")) as records:
                 first = next((one for one in records if isinstance(one, OutcomeRecord) and not one.refill), None)
             if first is not None and first.seq <= seq + 1:
@@ -203,7 +207,15 @@ class TopicTail:
         return remaining
 
 
-def _steps_back(low: int, end: int) -> Iterator[int]:
+def _raise_refusal(reader: Consumer) -> None:
+    """Raise when the broker has refused: without a right to the group the client looks for its coordinator for ever."""
+    message = reader.poll(0)
+    error = message.error() if message is not None else None
+    if error is not None and error.code() in REFUSALS:
+        raise broker_failure(error, where="the relay's cursors")
+
+
+def steps_back(low: int, end: int) -> Iterator[int]:
     """Yield offsets further and further before ``end``; the last one is ``low``."""
     step = STEP_FIRST
     for _ in range(STEPS_MAX):
@@ -223,14 +235,14 @@ def _is_end(message: Message) -> bool:
     """True at the end of the partition.
 
     Raises:
-        Unavailable: the message is another error.
+        Unavailable, Misconfigured: the message is another error.
     """
     error = message.error()
     if error is None:
         return False
     if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - a public constant
         return True
-    raise Unavailable("broker_unavailable", f"Kafka: reading the outcome topic: {error.name()}")
+    raise broker_failure(error, where="reading the outcome topic")
 
 
 def _code_of(error: BaseException) -> int | None:

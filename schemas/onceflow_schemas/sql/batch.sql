@@ -105,7 +105,7 @@ WITH given AS (
 ), moved AS (
     UPDATE onceflow.progress
     SET next_offset = given.next_offset, fingerprint = given.fingerprint, batch_end = given.next_offset,
-        updated_at = clock_timestamp()
+        unclean_ends = 0, waiting = NULL, updated_at = clock_timestamp()
     FROM given
     WHERE progress.cluster_id = %(cluster_id)s AND progress.topic_id = given.topic_id
       AND progress.partition = given.partition AND progress.epoch = given.epoch

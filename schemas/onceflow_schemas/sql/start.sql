@@ -4,7 +4,8 @@
 SELECT current_setting('server_version_num')::integer AS version,
        current_setting('fsync') AS fsync,
        current_setting('synchronous_commit') AS synchronous_commit,
-       pg_is_in_recovery() AS standby;
+       pg_is_in_recovery() AS standby,
+       current_setting('transaction_read_only') = 'on' AS read_only;
 
 -- name: system
 -- Identifier and timeline change when a database is put back from a backup or a standby is promoted.

@@ -1,0 +1,213 @@
+"""What the doctor thinks of what it found: values in, lines out.  Pure.
+
+Rule: limits are named here; nothing here talks to anybody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from onceflow.doctor.checked import Checked, Part, cross, tick
+from onceflow.settings_model import Settings
+from onceflow.topic_plan import MS_PER_DAY, UNLIMITED, TopicFound, TopicPlan
+from onceflow_processor.position_report import Reported
+from onceflow_producer.sizes import RECORD_OVERHEAD_BYTES, SizeLimits, producer_bytes
+from onceflow_schemas.failure import FAILURES
+
+CLOCK_SKEW_SECONDS_MAX = 5.0
+"""More than this between two hosts is a broken time service; Stripe's signatures allow 300 s in both directions."""
+RIGHTS_SHOWN_MAX = 6
+
+_READ = ("SELECT",)
+_NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
+    "bridge": {},
+    "process": {
+        "schema_migrations": _READ,
+        "migration_checksum": _READ,
+        "deployment": ("SELECT", "INSERT", "UPDATE"),
+        "progress": ("SELECT", "INSERT", "UPDATE"),
+        "inbox": ("SELECT", "INSERT", "UPDATE(state)"),
+        "outcome": ("SELECT", "INSERT"),
+        "fact": ("SELECT", "INSERT"),
+        "quarantine": ("SELECT", "INSERT"),
+        "lane": ("SELECT", "UPDATE(head_seq)", "UPDATE(state)", "UPDATE(detail)"),
+        "batch_guard": ("SELECT", "INSERT", "DELETE"),
+        "suspect": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+    },
+    "relay": {
+        "schema_migrations": _READ,
+        "migration_checksum": _READ,
+        "deployment": _READ,
+        "outcome": _READ,
+        "lease": ("SELECT", "INSERT", "UPDATE"),
+        "lane": ("SELECT", "UPDATE(published_seq)", "UPDATE(state)", "UPDATE(detail)"),
+    },
+}
+"""What each part does in the database; ``deploy/grants.sql`` grants it, and a test holds the two together."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Right:
+    """A right on a table, or on one column of it when ``column`` is not empty."""
+
+    table: str
+    privilege: str
+    column: str = ""
+
+    def __str__(self) -> str:
+        column = f" ({self.column})" if self.column else ""
+        return f"{self.privilege}{column} on onceflow.{self.table}"
+
+
+def rights_of(parts: Iterable[Part]) -> list[Right]:
+    """Return the rights that these parts need together."""
+    found = set()
+    for part in parts:
+        for table, texts in _NEEDED[part].items():
+            for text in texts:
+                privilege, _, column = text.rstrip(")").partition("(")
+                found.add(Right(table, privilege, column))
+    return sorted(found)
+
+
+def judge_rights(missing: Sequence[Right], *, role: str, parts: Sequence[Part]) -> Checked:
+    """Judge the rights that the database role lacks."""
+    subject = "database rights"
+    if not missing:
+        return tick(subject, f"{role} may do what {', '.join(parts)} need")
+    shown = ", ".join(str(one) for one in missing[:RIGHTS_SHOWN_MAX])
+    more = f" and {len(missing) - RIGHTS_SHOWN_MAX} more" if len(missing) > RIGHTS_SHOWN_MAX else ""
+    return cross(subject, f"{role} lacks {shown}{more}", fix="Run deploy/grants.sql as the role that owns the schema.")
+
+
+def judge_clock(*, asked: datetime, theirs: datetime, answered: datetime) -> Checked:
+    """Compare a clock with ours, which was read before and after; the time on the way counts for neither."""
+    early = (asked - theirs).total_seconds()
+    late = (theirs - answered).total_seconds()
+    skew = max(0.0, early, late)
+    word = "behind" if early > late else "ahead of"
+    if skew > CLOCK_SKEW_SECONDS_MAX:
+        found = f"the database's clock is {skew:.1f} s {word} ours"
+        return cross("clock", found, fix="Let both hosts take their time from the same NTP servers.")
+    return tick("clock", f"the database's clock differs from ours by less than {skew + 0.1:.1f} s")
+
+
+def judge_deployment(row: Mapping[str, Any] | None, settings: Settings) -> Checked:
+    """Compare the frozen deployment row with the settings."""
+    subject, wanted = "deployment", settings.deployment
+    if row is None:
+        return tick(subject, "not frozen yet: the first processor to start does it")
+    if (row["id"], row["mode"]) != (wanted.id, settings.stripe.mode):
+        found = f"the database belongs to {row['id']} ({row['mode']}), the settings say {wanted.id} ({settings.stripe.mode})"
+        return cross(subject, found, fix=FAILURES["database_other_deployment"].hint)
+    restores = f", put back or promoted {row['restores']} times" if row["restores"] else ""
+    return tick(subject, f"{row['id']} ({row['mode']}), accounts {', '.join(row['accounts'])}{restores}")
+
+
+def judge_lanes(rows: Sequence[Mapping[str, Any]], outcome: TopicFound | None) -> Iterator[Checked]:
+    """Judge the states of the lanes, and whether they belong to the outcome topic (None when nobody looked)."""
+    if not rows:
+        yield cross("lanes", "the database has no lanes", fix=FAILURES["lanes_missing"].hint)
+        return
+    fine = True
+    for row in rows:
+        if row["state"] != "ok":
+            fine = False
+            found = f"lane {row['lane']} is {row['state']}: {row['detail'] or 'no detail'}"
+            yield cross("lanes", found, fix="Run `onceflow lanes show`; see docs/operating/positions.md.")
+    if outcome is not None and len(rows) != outcome.partitions:
+        fine = False
+        found = f"{len(rows)} lanes, but {outcome.name} has {outcome.partitions} partitions"
+        yield cross("lanes", found, fix="Restore the topic's partition count; lanes are fixed.")
+    if fine:
+        yield tick("lanes", f"{len(rows)} lanes, all ok")
+
+
+def judge_positions(found: Sequence[Reported]) -> Iterator[Checked]:
+    """Judge the positions of the event topics."""
+    bad = [one for one in found if one.state in ("stopped", "waiting")]
+    for one in bad:
+        place = f"{one.row.topic}/{one.row.partition}"
+        yield cross(
+            "positions",
+            f"{place} is {one.state} {one.code}".strip() + f": {one.meaning}",
+            fix=f"Next step: {one.next_step}",
+        )
+    if not bad:
+        lag = sum(one.lag or 0 for one in found)
+        yield tick("positions", f"{sum(one.state != 'former' for one in found)} partitions, none stopped, lag {lag}")
+
+
+def judge_topics(plan: TopicPlan, settings: Settings) -> Iterator[Checked]:
+    """Judge the topics by what ``topics plan`` says, and retention against the horizon."""
+    for one in plan.differences:
+        fix = "Run `onceflow topics apply`." if one.action in ("create", "configure") else (one.note or "By hand.")
+        yield cross(one.subject, f"{one.what} should be {one.wanted} and is {one.found}", fix=fix)
+    differing = {one.subject for one in plan.differences}
+    for name, topic in plan.found.items():
+        if name not in differing:
+            config = topic.config
+            yield tick(
+                name,
+                f"id {topic.topic_id}, {topic.partitions} partitions, {topic.replication_factor} copies,"
+                f" {config.get('min.insync.replicas')} confirm, cleanup.policy={config.get('cleanup.policy')}",
+            )
+    for name in settings.topics.events:
+        if name in plan.found:
+            yield _retention(plan.found[name], horizon_days=settings.processor.horizon_days)
+
+
+def _retention(topic: TopicFound, *, horizon_days: int) -> Checked:
+    subject, kept_ms = f"{topic.name} retention", int(topic.config.get("retention.ms", "0"))
+    kept = "for ever" if kept_ms == UNLIMITED else f"{kept_ms / MS_PER_DAY:g} days"
+    found = f"records are kept {kept}, markers reach back {horizon_days} days"
+    if kept_ms != UNLIMITED and kept_ms < horizon_days * MS_PER_DAY:
+        return cross(subject, found, fix=f"Raise retention.ms to {horizon_days * MS_PER_DAY}: `onceflow topics apply`.")
+    return tick(subject, found)
+
+
+def judge_limits(topic: TopicFound, *, body_bytes_max: int) -> Checked:
+    """Name the smallest of the three limits on the way of an event."""
+    topic_bytes = int(topic.config["max.message.bytes"]) if "max.message.bytes" in topic.config else None
+    limits = SizeLimits(body_bytes_max, producer_bytes(body_bytes_max, topic_bytes), topic_bytes)
+    names = {
+        "body": "bridge.body_bytes_max",
+        "producer": "the producer's message.max.bytes",
+        "topic": "max.message.bytes",
+    }
+    known = "unknown" if topic_bytes is None else str(topic_bytes)
+    found = (
+        f"smallest is {names[limits.smallest]}: HTTP body {limits.body} (+{RECORD_OVERHEAD_BYTES} for key and headers),"
+        f" producer {limits.producer}, topic {known}"
+    )
+    if limits.body_fits:
+        return tick("size limits", found)
+    needed = body_bytes_max + RECORD_OVERHEAD_BYTES
+    fix = f"Raise max.message.bytes of {topic.name} to {needed}, or lower bridge.body_bytes_max to {needed - 2 * RECORD_OVERHEAD_BYTES}."
+    if topic_bytes is not None:
+        lower = topic_bytes - RECORD_OVERHEAD_BYTES
+        fix = f"Raise max.message.bytes of {topic.name} to {needed}, or lower bridge.body_bytes_max to {lower}."
+    return cross("size limits", found, fix=fix)
+
+
+def judge_operations(name: str, *, kind: str, needed: Iterable[str], granted: Iterable[str] | None) -> Checked:
+    """Compare the operations that Kafka grants us on a resource with those that the parts need.
+
+    Args:
+        name: of the topic or group.
+        kind: ``topic`` or ``group``.
+        needed: Kafka's names of operations.
+        granted: what the broker says we may do; None when it does not say.
+    """
+    subject, wanted = f"rights on {kind} {name}", sorted(set(needed))
+    if granted is None:
+        return tick(subject, "the broker does not say")
+    missing = [one for one in wanted if one not in granted]
+    if missing:
+        return cross(
+            subject, f"{', '.join(missing)} is not granted", fix="Run `onceflow topics acls`, which prints the ACLs."
+        )
+    return tick(subject, ", ".join(wanted))

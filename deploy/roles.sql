@@ -1,0 +1,35 @@
+-- The database roles of onceflow, for a DBA to read and run: once per database, as a superuser or a role with CREATEROLE
+-- that owns the database, before the first `onceflow migrate`.  Then, at the first time and for every release:
+--
+--   psql -v ON_ERROR_STOP=1 -d payments -f deploy/roles.sql
+--   DATABASE_URL=postgresql://onceflow_migrator@db/payments onceflow migrate
+--   DATABASE_URL=postgresql://onceflow_migrator@db/payments onceflow topics apply
+--   psql -v ON_ERROR_STOP=1 -d payments -U onceflow_migrator -f deploy/grants.sql
+--
+--   onceflow_migrator    owns the schema; the only role with DDL.  Nothing that keeps running needs it.
+--   onceflow_processor   `onceflow process`: adds to the ledger, and never deletes from it
+--   onceflow_relay       `onceflow relay`: reads outcomes, says how far they are published
+--   onceflow_operator    `onceflow progress`, `lanes`, `outcomes`, `topics plan`: a person's decisions
+--   onceflow_reader      reads, for whoever looks on
+--
+-- The bridge has no role: it never speaks to PostgreSQL.
+-- Nobody can log in until you give a password (\password onceflow_processor) or another method in pg_hba.conf.
+-- Your handlers write your own tables as onceflow_processor: grant it what they need there.
+-- A later run changes nothing.
+
+DO $$
+DECLARE
+    role_name text;
+BEGIN
+    FOREACH role_name IN ARRAY ARRAY['onceflow_migrator', 'onceflow_processor', 'onceflow_relay', 'onceflow_operator',
+                                     'onceflow_reader']
+    LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
+            EXECUTE format('CREATE ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS', role_name);
+        END IF;
+        EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), role_name);
+    END LOOP;
+    -- For the schema onceflow: its first migration makes it, and thereby owns it.
+    EXECUTE format('GRANT CREATE ON DATABASE %I TO onceflow_migrator', current_database());
+END
+$$;

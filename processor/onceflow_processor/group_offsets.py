@@ -1,0 +1,64 @@
+"""The group's offsets in Kafka, written for lag tools.
+
+Rule: nothing of ours ever reads them, so a commit that fails is counted and told, and never stands in the way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import structlog
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from onceflow_processor.records import Partition
+from onceflow_producer.failpoint import hit
+
+OFFSETS_COMMIT_SECONDS = 1.0
+
+log = structlog.get_logger("onceflow.processor")
+
+
+class GroupOffsets:
+    """How far partitions are done, until the group has been told."""
+
+    def __init__(self, count: Callable[[str], None]) -> None:
+        """``count(kind)`` counts what went wrong, for the metrics."""
+        self._count = count
+        self._done: dict[Partition, int] = {}
+        self._committed_at = 0.0
+
+    def note(self, next_offsets: Mapping[Partition, int]) -> None:
+        """Note the offsets after what is done."""
+        self._done.update(next_offsets)
+
+    def forget(self, partition: Partition) -> None:
+        """Forget a partition that is no longer ours."""
+        self._done.pop(partition, None)
+
+    def forget_all(self) -> None:
+        """Forget everything: the group is left."""
+        self._done.clear()
+
+    def commit(self, consumer: Consumer, *, at_once: bool = False) -> None:
+        """Tell the group, at most every ``OFFSETS_COMMIT_SECONDS`` unless ``at_once``, and without waiting."""
+        now = time.monotonic()
+        if not self._done or (not at_once and now - self._committed_at < OFFSETS_COMMIT_SECONDS):
+            return
+        places = [TopicPartition(partition.topic, partition.number, at) for partition, at in self._done.items()]
+        self._done.clear()
+        self._committed_at = now
+        hit("processor.before_group_commit")
+        try:
+            consumer.commit(offsets=places, asynchronous=True)
+        except KafkaException as error:
+            self._failed(error.args[0])
+
+    def on_commit(self, error: KafkaError | None, _places: list[TopicPartition]) -> None:
+        """Take the client's report about a commit."""
+        if error is not None:
+            self._failed(error)
+
+    def _failed(self, error: KafkaError) -> None:
+        self._count("commit_failed")
+        log.info("group_commit_failed", detail=error.str())

@@ -1,0 +1,180 @@
+"""Database roles with least rights: enough for everything that each part does, and a refusal for everything else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from onceflow_schemas.sql import queries
+from tests.clusters.database_roles import ROLES, address_of, make_roles, run_file
+from tests.clusters.installation import Installation
+from tests.producer.bridge_process import wait_until
+
+MIGRATOR, PROCESSOR, RELAY, OPERATOR, READER = ROLES
+NOT_PERMITTED = "42501"
+READY_SECONDS = 30.0
+LEDGER = ("inbox", "outcome", "fact", "quarantine", "audit")
+BOOKS = ("books_exist", "applied", "applied_with_checksums")
+
+ALL: tuple[str, ...] = ()
+USES: dict[str, dict[str, tuple[str, ...]]] = {
+    PROCESSOR: {
+        "batch": ALL,
+        "progress": ALL,
+        "start": ALL,
+        "migrate": BOOKS,
+        "relay": ("limits", "lanes", "lane_ids", "lane_ids_between", "lanes_locked", "set_head_state"),
+    },
+    RELAY: {
+        "relay": (
+            "limits", "lease_acquire", "lease_renew", "lease_release", "lanes", "lane_ids", "lane_ids_between",
+            "outcome_page", "mark_published", "set_lane_state",
+        ),
+        "start": ("safety", "deployment"),
+        "migrate": BOOKS,
+    },
+    OPERATOR: {
+        "operating": ALL,
+        "outcomes": ALL,
+        "lane_setup": ("lanes",),
+        "relay": ("withhold", "lease_acquire", "lease_renew", "lease_release", "lanes"),
+        "migrate": BOOKS,
+    },
+    READER: {"outcomes": ALL, "start": ("safety", "system", "deployment", "lanes"), "migrate": BOOKS},
+}  # fmt: skip
+"""Which statements of ours a role runs; an empty tuple for all of a file."""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory, kafka_bootstrap: str, module_database: str) -> Installation:
+    """An installation that was set up as the head of ``deploy/roles.sql`` says."""
+    made = Installation(tmp_path_factory.mktemp("roles"), {"bootstrap.servers": kafka_bootstrap}, module_database)
+    make_roles(module_database)
+    make_roles(module_database)
+    made.set_up(DATABASE_URL=address_of(MIGRATOR, module_database))
+    run_file(address_of(MIGRATOR, module_database), "grants.sql")
+    with psycopg.connect(module_database, autocommit=True) as owner:
+        owner.execute("GRANT INSERT ON public.seen TO onceflow_processor")
+    return made
+
+
+def test_the_whole_road_runs_with_these_roles(place: Installation) -> None:
+    with ExitStack() as stack:
+        bridge = stack.enter_context(place.running("bridge", DATABASE_URL=""))
+        for command, role in (("process", PROCESSOR), ("relay", RELAY)):
+            stack.enter_context(place.running(command, DATABASE_URL=address_of(role, place.database_url)))
+        place.send(bridge, ["evt_1", "evt_2"])
+        assert place.wait_for_states(2) == {"evt_1": "processed", "evt_2": "processed"}
+        assert sorted(place.published(2)) == ["evt_1", "evt_2"]
+
+
+def test_the_grants_may_be_given_again_while_everything_runs(place: Installation) -> None:
+    run_file(address_of(MIGRATOR, place.database_url), "grants.sql")
+    run_file(place.database_url, "grants.sql")
+    planned = place.command("topics", "plan", DATABASE_URL=address_of(OPERATOR, place.database_url))
+    assert planned.returncode == 0, planned.stderr
+
+
+def statements() -> Iterator[tuple[str, str, str]]:
+    for role, files in USES.items():
+        for name, wanted in files.items():
+            for query, text in queries(name).items():
+                if text.startswith((b"SELECT", b"INSERT", b"UPDATE", b"DELETE", b"WITH")) and (
+                    not wanted or query in wanted
+                ):
+                    yield role, name, query
+
+
+@pytest.mark.parametrize(("role", "name", "query"), list(statements()))
+def test_a_role_may_run_every_statement_of_its_part(place: Installation, role: str, name: str, query: str) -> None:
+    """The server checks the rights of a statement when it plans it, so nothing needs to be there and nothing happens."""
+    text = queries(name)[query].decode().rstrip().rstrip(";")
+    planned = re.sub(r"%\((\w+)\)s", lambda match: "1" if match[1] == "guard" else "NULL", text)
+    with psycopg.connect(address_of(role, place.database_url)) as connection:
+        connection.execute(f"EXPLAIN {planned}".encode())
+
+
+FORBIDDEN = [
+    *((PROCESSOR, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "progress", "lane", "deployment", "lease")),
+    *((PROCESSOR, f"TRUNCATE onceflow.{table}") for table in (*LEDGER, "batch_guard", "suspect")),
+    (PROCESSOR, "UPDATE onceflow.inbox SET event_id = 'evt_other'"),
+    (PROCESSOR, "UPDATE onceflow.outcome SET value = ''"),
+    (PROCESSOR, "UPDATE onceflow.outcome SET withheld = 'x'"),
+    (PROCESSOR, "UPDATE onceflow.fact SET cause = 'x'"),
+    (PROCESSOR, "UPDATE onceflow.quarantine SET code = 'x'"),
+    (PROCESSOR, "UPDATE onceflow.lane SET published_seq = 0"),
+    (PROCESSOR, "UPDATE onceflow.lane SET topic_id = 'x'"),
+    (PROCESSOR, "INSERT INTO onceflow.lane (lane, topic_id) VALUES (99, 'x')"),
+    (PROCESSOR, "INSERT INTO onceflow.audit (who) VALUES ('x')"),
+    (PROCESSOR, "UPDATE onceflow.lease SET token = 99"),
+    (PROCESSOR, "CREATE TABLE onceflow.mine (id int)"),
+    (PROCESSOR, "CREATE TABLE public.mine (id int)"),
+    (PROCESSOR, "CREATE SCHEMA mine"),
+    (PROCESSOR, "ALTER TABLE onceflow.inbox ADD COLUMN mine int"),
+    (PROCESSOR, "DROP TABLE onceflow.inbox"),
+    (PROCESSOR, "INSERT INTO onceflow.schema_migrations (version) VALUES ('1')"),
+    *((RELAY, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "lane", "lease")),
+    (RELAY, "UPDATE onceflow.lane SET head_seq = 99"),
+    (RELAY, "UPDATE onceflow.outcome SET value = ''"),
+    (RELAY, "INSERT INTO onceflow.outcome (lane, seq) VALUES (0, 99)"),
+    (RELAY, "SELECT * FROM onceflow.inbox"),
+    (RELAY, "SELECT * FROM onceflow.quarantine"),
+    (RELAY, "UPDATE onceflow.progress SET next_offset = 0"),
+    (RELAY, "CREATE TABLE onceflow.mine (id int)"),
+    *((OPERATOR, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "progress", "lane")),
+    (OPERATOR, "UPDATE onceflow.audit SET reason = 'x'"),
+    (OPERATOR, "UPDATE onceflow.outcome SET value = ''"),
+    (OPERATOR, "UPDATE onceflow.lane SET head_seq = 99"),
+    (OPERATOR, "CREATE TABLE onceflow.mine (id int)"),
+    *((READER, f"DELETE FROM onceflow.{table}") for table in LEDGER),
+    (READER, "UPDATE onceflow.progress SET next_offset = 0"),
+    (READER, "INSERT INTO onceflow.fact (namespace, key, cause) VALUES ('x', 'x', 'x')"),
+    (READER, "SELECT * FROM onceflow.lane FOR UPDATE"),
+    (READER, "SELECT onceflow.ensure(true, 'OF001', 'x')"),
+    (READER, "CREATE TABLE onceflow.mine (id int)"),
+    (MIGRATOR, "CREATE ROLE other"),
+    (MIGRATOR, "CREATE DATABASE other"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("role", "statement"), FORBIDDEN)
+def test_what_is_not_needed_is_refused(place: Installation, role: str, statement: str) -> None:
+    address = address_of(role, place.database_url)
+    with psycopg.connect(address, autocommit=True) as connection, pytest.raises(psycopg.Error) as refused:
+        connection.execute(statement.encode())
+    assert refused.value.sqlstate == NOT_PERMITTED
+
+
+def test_a_relay_without_a_right_says_so_and_waits(place: Installation) -> None:
+    """Rights may be given later, as after a migration: it goes on by itself then."""
+    relay = address_of(RELAY, place.database_url)
+    with psycopg.connect(place.database_url, autocommit=True) as owner:
+        owner.execute("REVOKE ALL ON onceflow.lane FROM onceflow_relay")
+        with place.started("relay", DATABASE_URL=relay) as part:
+            line = part.wait_for_code("database_unavailable")
+            assert line["message"] == "PostgreSQL refuses: permission denied for table lane"
+            run_file(address_of(MIGRATOR, place.database_url), "grants.sql")
+            wait_until(part.state_file.exists, within_seconds=READY_SECONDS, why=part.text())
+
+
+def test_nobody_but_the_owner_may_delete_from_any_table_but_the_two_that_are_no_ledger(place: Installation) -> None:
+    with psycopg.connect(place.database_url) as connection:
+        rows = connection.execute(
+            sql.SQL(
+                "SELECT grantee, table_name FROM information_schema.role_table_grants"
+                " WHERE table_schema = 'onceflow' AND privilege_type IN ('DELETE', 'TRUNCATE') AND grantee <> {}"
+            ).format(sql.Literal(MIGRATOR))
+        ).fetchall()
+    assert sorted(rows) == [(PROCESSOR, "batch_guard"), (PROCESSOR, "suspect")]
+
+
+def test_the_files_say_how_they_are_run_and_name_each_role(place: Installation) -> None:
+    for name in ("roles.sql", "grants.sql"):
+        text = (Path(__file__).parents[2] / "deploy" / name).read_text()
+        assert all(role in text for role in ROLES)

@@ -1,0 +1,69 @@
+"""Offsets for lag tools: told rarely, and never in the way."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from onceflow_processor.group_offsets import GroupOffsets
+from onceflow_processor.records import Partition
+
+FIRST, SECOND = Partition("stripe.events.v1", 0), Partition("stripe.events.v1", 1)
+
+
+class Listener:
+    """Takes commits as a consumer does (the tests of the service commit to the real one)."""
+
+    def __init__(self, error: KafkaException | None = None) -> None:
+        self.error = error
+        self.told: list[dict[int, int]] = []
+
+    def commit(self, *, offsets: list[TopicPartition], asynchronous: bool) -> None:
+        assert asynchronous
+        if self.error is not None:
+            raise self.error
+        self.told.append({place.partition: place.offset for place in offsets})
+
+    @property
+    def consumer(self) -> Consumer:
+        return cast("Consumer", cast("Any", self))
+
+
+def test_they_are_told_once_a_second_unless_at_once() -> None:
+    counted: list[str] = []
+    offsets, listener = GroupOffsets(counted.append), Listener()
+    offsets.commit(listener.consumer)
+    offsets.note({FIRST: 5, SECOND: 7})
+    offsets.note({FIRST: 6})
+    offsets.commit(listener.consumer)
+    offsets.note({FIRST: 8})
+    offsets.commit(listener.consumer)
+    assert listener.told == [{0: 6, 1: 7}]
+    offsets.commit(listener.consumer, at_once=True)
+    offsets.commit(listener.consumer, at_once=True)
+    assert listener.told == [{0: 6, 1: 7}, {0: 8}]
+    assert counted == []
+
+
+def test_what_is_no_longer_ours_is_not_told() -> None:
+    offsets, listener = GroupOffsets(lambda _: None), Listener()
+    offsets.note({FIRST: 5, SECOND: 7})
+    offsets.forget(FIRST)
+    offsets.forget(FIRST)
+    offsets.commit(listener.consumer)
+    offsets.note({FIRST: 9})
+    offsets.forget_all()
+    offsets.commit(listener.consumer, at_once=True)
+    assert listener.told == [{1: 7}]
+
+
+def test_a_commit_that_fails_is_counted_and_no_more() -> None:
+    counted: list[str] = []
+    error = KafkaError(KafkaError._STATE)
+    offsets = GroupOffsets(counted.append)
+    offsets.note({FIRST: 5})
+    offsets.commit(Listener(KafkaException(error)).consumer)
+    offsets.on_commit(error, [])
+    offsets.on_commit(None, [])
+    assert counted == ["commit_failed"] * 2
