@@ -102,6 +102,7 @@ class Worker:
         self._lane_check_at = float("inf")
         self._renew_at: dict[Partition, tuple[float, Renew]] = {}
         self._fenced: dict[Partition, int] = {}
+        self._doubted: dict[Partition, int] = {}
         self._stopped: dict[Partition, tuple[str, str]] = {}
         self._decisions_at = 0.0
         self._failures = 0
@@ -332,8 +333,13 @@ class Worker:
 
     def _take_over(self, takeover: Takeover, assigned: Assigned) -> None:
         self._renew_at.pop(assigned.partition, None)
-        taken = takeover.take(assigned)
+        taken = takeover.take(assigned, seen_offset=self._doubted.pop(assigned.partition, None))
         hit("processor.after_take_over")
+        if taken.in_doubt and taken.position is not None:
+            self._forget(assigned.partition)
+            self._doubted[assigned.partition] = taken.position.next_offset
+            self._handoff.put_command(Renew(assigned.partition))
+            return
         if isinstance(taken.verdict, Stop):
             self._tell_stop(assigned.partition, taken.verdict)
             self._forget(assigned.partition)

@@ -11,9 +11,11 @@ from random import Random
 from typing import Any
 
 import psycopg
+import pytest
 from psycopg.conninfo import make_conninfo
 
 from onceflow.migrations import migrate
+from onceflow_schemas.failure import Misconfigured
 from tests.chaos.fault import fault, fired
 from tests.chaos.sending import body_of, event, post_until_taken
 from tests.chaos.waits import wait_processed
@@ -95,7 +97,7 @@ def sql_ascii(world: World, dice: Random) -> str:
         f"CREATE DATABASE {name} ENCODING 'SQL_ASCII' LOCALE_PROVIDER libc LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
     )
     url = make_conninfo(world.database_url, dbname=name)
-    with psycopg.connect(url, autocommit=True) as connection:
+    with psycopg.connect(url, autocommit=True) as connection, pytest.raises(Misconfigured, match="UTF8"):
         migrate(connection, progress=lambda _line: None)
     code, words = _refused(world, name, database__url=url)
     assert code in (3, 4, 5), (code, words)
