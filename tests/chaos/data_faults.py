@@ -142,6 +142,21 @@ def crash_loop(world: World, dice: Random) -> str:
     return f"exit codes {codes}, twice each, none became ready"
 
 
+@fault("G1/try", "killed between a counted try and the try itself", soak="data", points=("careful.after_try",))
+def killed_after_try(world: World, dice: Random) -> str:
+    """Two unclean ends without progress bring careful mode; a try that never began counts, and the record is done."""
+    processor = world.parts["processor"]
+    for point in ("processor.before_commit", "processor.before_commit", "careful.after_try"):
+        processor.arm(point, "kill9")
+        if not processor.alive:
+            processor.start()
+        firing = processor.wait_fired()
+        assert processor.wait_ended() == -signal.SIGKILL
+    world.restart("processor")
+    wait_processed(world)
+    return str(firing)
+
+
 @fault("G1", "an event whose handler kills the process", soak="data")
 def poison(world: World, dice: Random) -> str:
     """Its tries are counted in commits of their own, so that it is quarantined; its neighbours are not touched."""

@@ -61,6 +61,11 @@ def _load_some(world: World, answers: int) -> None:
     assert world.settle() is None
 
 
+def wait_taken(world: World, limit_seconds: float = NOTICED_SECONDS) -> None:
+    """Wait until a webhook is answered with 200."""
+    wait_for(lambda: post(world, body_of(event()))[0] == 200, limit_seconds=limit_seconds, what="webhooks are taken on")
+
+
 @fault("K2", "the broker loses its acknowledged tail", soak="lost_tail", breaks=EVENTS_GONE, last=True, quiet=True)
 def lost_tail(world: World, dice: Random) -> str:
     """Kafka's folder is put back: positions beyond the log's end are noticed, and lanes whose tail is gone (O6)."""
@@ -80,7 +85,7 @@ def lost_tail(world: World, dice: Random) -> str:
     lanes = wait_for(lambda: closed_lanes(world), limit_seconds=NOTICED_SECONDS, what="the lanes notice it")
     codes = set(stopped(world).values())
     assert codes <= {"tail_lost", "fingerprint_differs", "offset_out_of_range"}, codes
-    assert post(world, body_of(event()))[0] == 200, "webhooks are taken on"
+    wait_taken(world)
     assert processed(world) >= markers
     found = f"{sum(lost.values())} records lost; partitions {stopped(world)}, lanes {lanes}"
     read_again(world, sorted(stopped(world)))
@@ -128,9 +133,7 @@ def topic_made_again(world: World, dice: Random) -> str:
     had = {row[0] for row in world.rows("SELECT partition FROM onceflow.progress WHERE next_offset > 0")}
     world.parts["processor"].stop()
     make_again(world, world.topics.events[0], 6)
-    wait_for(
-        lambda: post(world, body_of(event()))[0] == 200, limit_seconds=NOTICED_SECONDS, what="webhooks are taken again"
-    )
+    wait_taken(world)
     world.restart("processor")
     logged = wait_for(
         lambda: _told_stops(world) if len(_told_stops(world)) >= len(had) else None,
@@ -165,7 +168,7 @@ def outcome_topic_made_again(world: World, dice: Random) -> str:
             what="all lanes notice it",
         )
     assert sum(end for _, end in ends(world, world.topics.outcomes).values()) == 0, "something was published into it"
-    assert post(world, body_of(event()))[0] == 200, "webhooks are taken on"
+    wait_taken(world)
     resume_lanes(world, sorted(lanes), accept="topic_changed")
     _load_some(world, 60)
     return (
@@ -241,10 +244,9 @@ def database_restored(world: World, dice: Random) -> str:
     lanes = wait_for(lambda: closed_lanes(world), limit_seconds=NOTICED_SECONDS, what="the lanes notice it")
     assert set(lanes.values()) <= {"behind", "stopped:diverged"}, lanes
     world.heal()
-    taken = post(world, body_of(event()))[0]
+    wait_taken(world)
     wait_for(lambda: _told_closed(world), limit_seconds=TAKE_OVER_SECONDS, what="the processor tells closed lanes")
     assert ends(world, world.topics.outcomes) == topic_ends, "something was published behind what consumers have seen"
-    assert taken == 200, taken
     assert doubled_effects(world) == 0
     return f"published {before} -> {restored}; lanes {lanes}, nothing new in the outcome topic, webhooks taken"
 

@@ -28,6 +28,7 @@ POINTS: dict[str, tuple[str, ...]] = {
         "after_commit",
         "after_mark",
     ),
+    "careful": ("after_try",),
     "migrate": ("before_record",),
     "topics": ("before_lanes",),
 }
