@@ -75,6 +75,7 @@ class Failed:
 class _Reports:
     """What the delivery reports of one transaction said."""
 
+    starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     faults: dict[int, KafkaError] = field(default_factory=dict)
     broker_error: KafkaError | None = None
@@ -91,6 +92,7 @@ class _Reports:
         if error is None:
             offset = message.offset()
             assert offset is not None
+            self.starts.setdefault(partition, offset)
             self.ends[partition] = offset + 1
         elif error.code() in ROW_FAULTS:
             self.faults.setdefault(partition, error)
@@ -123,6 +125,7 @@ class Publisher:
         self._group_metadata = group_metadata
         self._keep_lease = keep_lease
         self._lease_seconds = lease_seconds
+        self._floors: dict[int, int] = {}
 
     def start(self) -> None:
         """Fence every former relay and abort the transaction that one may have left open.
@@ -173,12 +176,15 @@ class Publisher:
             if not reports.faults:
                 raise broker_failure(reports.broker_error, where="a delivery report")
             return Failed({lane: Refusal(None, error.name()) for lane, error in reports.faults.items()})
+        self._floors |= {lane: mark.next_offset for lane, mark in recommit.items()}
+        self._check_log(reports.starts)
         cursors = {lane: Mark(reports.ends[lane], last.seq, UUID(last.ce_id.decode())) for lane, last in sent.items()}
         everything = {**recommit, **cursors}
         if everything:
             self._commit(everything)
         else:
             self._abort()
+        self._floors |= {lane: mark.next_offset for lane, mark in cursors.items()}
         return Published(cursors, refused)
 
     def close(self) -> None:
@@ -211,6 +217,17 @@ class Publisher:
         while not reports.failed and self._flush():
             self._wait_on(give_up_at)
         return sent, refused
+
+    def _check_log(self, starts: Mapping[int, int]) -> None:
+        """Refuse to commit into a log that is not the one that was looked at.
+
+        A producer writes by name, and a topic that was made again, or lost its tail, gives out offsets anew.
+        """
+        for lane, offset in starts.items():
+            floor = self._floors.get(lane, 0)
+            if offset < floor:
+                message = f"lane {lane} got offset {offset}, though its log had reached {floor}: the log was replaced"
+                raise Unavailable("broker_unavailable", message)
 
     def _drain(self) -> None:
         """Take all reports of a failed transaction.
