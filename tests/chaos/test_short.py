@@ -49,6 +49,8 @@ def quick_switches() -> Iterator[None]:
     sys.setswitchinterval(former)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(600)
 def test_short_set_in_one_soak(tmp_path: Path, quick_switches: None) -> None:
     tmp_path.chmod(0o755)
     faults = [replace(one, soak="short") for one in choose(all_faults(), CHOSEN)]

@@ -137,6 +137,8 @@ class World:
                 "FAKETIME_TIMESTAMP_FILE": str(self.clock_file),
                 "FAKETIME_NO_CACHE": "1",
                 "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                # Its semaphore would belong to root, and PostgreSQL runs as somebody else.
+                "FAKETIME_DISABLE_SHM": "1",
             }
             module.ENVIRONMENT = {**former, **faked}
         try:
