@@ -1,5 +1,5 @@
 # The project's door: every target makes what it needs, from Python >= 3.11 and make alone.
-# Variables: ARGS (passed on), PYTHON (interpreter for a new environment), UV (empty: pip although uv is there), VENV.
+# Variables: ARGS (passed on), N, SEED, ONLY, ROUNDS (of chaos and bench), PYTHON (interpreter for a new environment), UV (empty: pip although uv is there), VENV.
 # Paths are relative throughout, so that a checkout may lie in a folder with spaces.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
@@ -10,6 +10,9 @@ PYTHON ?=
 UV ?= uv
 VENV := .venv
 ARGS :=
+N := 1
+SEED :=
+ONLY :=
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed.stamp
 COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
@@ -17,7 +20,7 @@ COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes
 
 export PYTHON UV
 
-.PHONY: help venv test lint lint-ruff lint-format lint-types lint-imports format demo up bench bench-requirements requirements clean
+.PHONY: help venv test lint lint-ruff lint-format lint-types lint-imports format demo up chaos bench bench-requirements requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -54,6 +57,9 @@ demo: $(STAMP) ## 2,000 webhooks over a real Kafka and PostgreSQL, each part kil
 
 up: $(STAMP) ## the whole system on this machine, data in .onceflow/, until Ctrl-C
 	@$(BIN)/onceflow up $(ARGS)
+
+chaos: $(STAMP) ## faults on a running system, then the checker: make chaos N=5 SEED=7 ONLY=P1,K8 ARGS=--json
+	@$(BIN)/python -m tests.chaos --runs '$(N)' $(if $(SEED),--seed '$(SEED)') $(if $(ONLY),--only '$(ONLY)') $(ARGS)
 
 bench: $(STAMP) ## the ratios against what one would write instead, about 15 minutes; ONLY=group,figure ROUNDS=n ARGS=--quick
 	$(BIN)/python -m bench $(if $(ONLY),ONLY=$(ONLY)) $(if $(ROUNDS),ROUNDS=$(ROUNDS)) $(ARGS)

@@ -14,6 +14,7 @@ import psycopg
 from onceflow.database import unavailable
 from onceflow.redaction import redacted
 from onceflow_processor.schema_check import SchemaState, check_encoding, compare_schema, read_applied, schema_fault
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import Failure, Misconfigured, Unavailable
 from onceflow_schemas.sql import Migration, migrations, queries
 
@@ -94,6 +95,7 @@ def _apply_next(connection: psycopg.Connection[Any], release: Sequence[Migration
             return None
         migration = state.pending[0]
         _run(connection, migration)
+        hit("migrate.before_record")
         for query in ("record_version", "record_checksum"):
             _record(connection, migration, query=query)
         return migration

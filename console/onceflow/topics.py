@@ -25,6 +25,7 @@ from onceflow.kafka_admin import KafkaAdmin, failure_of
 from onceflow.settings_model import TopicSettings
 from onceflow.topic_plan import Difference, LanesFound, TopicFound, TopicPlan, TopicWish, plan_topics, topic_wishes
 from onceflow_processor.schema_check import check_schema
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import Misconfigured, Unavailable
 from onceflow_schemas.sql import queries
 
@@ -108,6 +109,7 @@ def apply_topics(
         if one.action == "configure":
             _configure(admin.client, one)
             progress(f"topics: set {one.what}={one.wanted} on {one.subject}")
+    hit("topics.before_lanes")
     topics = _wait_visible(admin, [wish.name for wish in wishes if not wish.foreign])
     if plan.new_lanes:
         _make_lanes(connection, topics[outcome_topic])

@@ -24,6 +24,7 @@ from onceflow_processor.handlers import Handlers
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.tail import Tail, write_tail
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.sql import queries
 
@@ -102,6 +103,7 @@ class Attempt:
             topic_id_of=lambda item: self._positions[item.record.partition].topic_id,
             open_transaction=self._open,
         )
+        hit("processor.after_markers")
         counts.duplicate = claimed.duplicates
         work = self._read_bodies(claimed.firsts, counts)
         self._look_up_declared_facts(work)
@@ -113,7 +115,9 @@ class Attempt:
             breaker=self._breaker,
         )
         self.effects = run.with_savepoints(work) if savepoints else run.plain(work)
+        hit("processor.after_handlers")
         self._write_tail(claimed, counts)
+        hit("processor.after_commit")
         self._facts.commit()
         if self._breaker.watched:
             run.tell_successes(self.effects)
@@ -124,6 +128,7 @@ class Attempt:
         reset_session(self._connection)
         self._settings.run.set_limits(self._connection)
         self._connection.execute(_SQL["guard_open"], {"guard": self._guard})
+        hit("processor.after_begin")
 
     def _read_bodies(self, firsts: Sequence[Item], counts: Counts) -> list[tuple[Item, Event]]:
         """Parse the bodies anew in every attempt, because a handler may have changed what it was given."""

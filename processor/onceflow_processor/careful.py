@@ -18,6 +18,7 @@ from onceflow_processor.admission import Fault, Item
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import LeaseLost, Unavailable
 from onceflow_schemas.sql import queries
 
@@ -62,6 +63,7 @@ def run_with_care(
             _write(connection, "take_try_back", key=key)
             outlived.discard(place)
         tries = _count_try(connection, key)
+        hit("careful.after_try")
         if tries > CAREFUL_TRIES_MAX and item.fault is None:
             item.fault = Fault("process_killed", f"the process ended in {tries - 1} tries of this record alone")
             log.error("record_kills_process", partition=str(item.record.partition), offset=item.record.offset)

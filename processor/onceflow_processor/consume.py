@@ -24,6 +24,7 @@ from onceflow_processor.kafka_client import consumer_properties
 from onceflow_processor.log_view import LogView
 from onceflow_processor.position import Begin, Stop, judge_first_record
 from onceflow_processor.records import Headers, Partition, Record
+from onceflow_producer.failpoint import hit
 from onceflow_producer.kafka_errors import REFUSALS
 from onceflow_schemas.failure import Failure, Misconfigured
 from onceflow_schemas.fingerprint import record_fingerprint
@@ -168,6 +169,7 @@ class ConsumeThread(threading.Thread):
                 # Here, because this thread works while the worker waits for the database.
                 items.append(admit(record, rules=self._rules, now=now))
         if items:
+            hit("processor.after_poll")
             self._handoff.put_items(items)
 
     def _wanted(self, consumer: Consumer, message: Message) -> Record | None:

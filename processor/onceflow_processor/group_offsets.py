@@ -12,6 +12,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from onceflow_processor.records import Partition
+from onceflow_producer.failpoint import hit
 
 OFFSETS_COMMIT_SECONDS = 1.0
 
@@ -47,6 +48,7 @@ class GroupOffsets:
         places = [TopicPartition(partition.topic, partition.number, at) for partition, at in self._done.items()]
         self._done.clear()
         self._committed_at = now
+        hit("processor.before_group_commit")
         try:
             consumer.commit(offsets=places, asynchronous=True)
         except KafkaException as error:

@@ -28,6 +28,7 @@ from onceflow_processor.facts import Facts
 from onceflow_processor.handlers import Handler, Handlers
 from onceflow_processor.sqlstates import Meaning, meaning_of
 from onceflow_processor.tx import Tx
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.sql import queries
 
@@ -226,6 +227,7 @@ class HandlerRun:
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a handler may raise anything.
                 self._facts.give_back(effects.facts)
                 self._refuse(item, handler, error, touched=effects.touched)
+            hit("processor.after_handler")
             self._check_transaction(item, handler, effects)
             if may_have_set:
                 self._restore_session(item, handler, effects)

@@ -22,6 +22,7 @@ from onceflow_processor.arrays import Bigints, Blobs, Integers, Texts, Uuids
 from onceflow_processor.effects import FactKey, Outcome
 from onceflow_processor.position import Position
 from onceflow_processor.records import Headers, Partition
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.fingerprint import record_fingerprint
 from onceflow_schemas.sql import queries
 
@@ -65,8 +66,10 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
             connection.execute(_SQL["tail_quarantine"], _quarantine(tail.quarantine, tail.topic_ids))
         connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
+        hit("processor.before_outcomes")
         if tail.outcomes:
             connection.execute(_SQL["tail_outcomes"], _outcomes(tail.outcomes))
+        hit("processor.before_commit")
         commit = connection.execute(_SQL["commit"])
     if commit.statusmessage != "COMMIT":
         message = f"COMMIT was answered with {commit.statusmessage}"

@@ -26,11 +26,16 @@ CAREFUL_AFTER_ENDS = 2
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A take-over: the position (None when the partition may not be begun), what to do, and whether with care."""
+    """A take-over: the position (None when the partition may not be begun), what to do, and whether with care.
+
+    ``in_doubt``: the verdict is a stop that a look at the log from before the take-over may have caused; nothing is
+    written, and the log is to be looked at again.
+    """
 
     position: Position | None
     verdict: Begin | Stop
     needs_care: bool
+    in_doubt: bool = False
 
 
 class Takeover:
@@ -41,8 +46,16 @@ class Takeover:
         self._cluster_id = cluster_id
         self._owner = owner
 
-    def take(self, assigned: Assigned) -> Taken:
+    def take(self, assigned: Assigned, *, seen_offset: int | None = None) -> Taken:
         """Take a partition over and judge its position against the log.
+
+        The log was looked at before, and whoever had the partition may have gone on since: then the position is ahead
+        of that look, and the log only seems to end too early.  So a lost tail is believed at the second look only,
+        when the position has not moved meanwhile.
+
+        Args:
+            assigned: the partition, and its log as it was looked at.
+            seen_offset: the position as it stood before that look; None for the first one.
 
         Raises:
             psycopg.Error: the database did not answer.
@@ -62,6 +75,8 @@ class Takeover:
                 return Taken(position, waits, needs_care=False)
             verdict = judge_position(position, assigned.bounds)
             if isinstance(verdict, Stop):
+                if verdict.code == "tail_lost" and next_offset != seen_offset:
+                    return Taken(position, verdict, needs_care=False, in_doubt=True)
                 self._write_stop(assigned.partition, position, verdict)
         return Taken(position, verdict, needs_care=suspects or unclean_ends >= CAREFUL_AFTER_ENDS)
 

@@ -32,6 +32,7 @@ from onceflow_processor.quarantine_log import tell_kept
 from onceflow_processor.records import Partition
 from onceflow_processor.sqlstates import pooler_fault
 from onceflow_processor.takeover import Takeover
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import LeaseLost, Unavailable
 
 BATCH_WAIT_SECONDS = 0.2
@@ -100,6 +101,7 @@ class Worker:
         self._lane_check_at = float("inf")
         self._renew_at: dict[Partition, tuple[float, Renew]] = {}
         self._fenced: dict[Partition, int] = {}
+        self._doubted: dict[Partition, int] = {}
         self._stopped: dict[Partition, tuple[str, str]] = {}
         self._decisions_at = 0.0
         self._failures = 0
@@ -135,6 +137,7 @@ class Worker:
             for item in items:
                 self._lost.judge(item)
             if items:
+                hit("processor.before_batch")
                 self._run_batch(items)
         finally:
             self._handoff.finish_batch()
@@ -324,7 +327,13 @@ class Worker:
 
     def _take_over(self, takeover: Takeover, assigned: Assigned) -> None:
         self._renew_at.pop(assigned.partition, None)
-        taken = takeover.take(assigned)
+        taken = takeover.take(assigned, seen_offset=self._doubted.pop(assigned.partition, None))
+        hit("processor.after_take_over")
+        if taken.in_doubt and taken.position is not None:
+            self._forget(assigned.partition)
+            self._doubted[assigned.partition] = taken.position.next_offset
+            self._handoff.put_command(Renew(assigned.partition))
+            return
         if isinstance(taken.verdict, Stop):
             self._tell_stop(assigned.partition, taken.verdict)
             self._forget(assigned.partition)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from confluent_kafka import KafkaError, KafkaException, Message
 
 from onceflow_producer.broker_watch import BrokerWatch
+from onceflow_producer.failpoint import hit
 from onceflow_producer.kafka_errors import TOO_LARGE, refusal_code
 from onceflow_producer.metrics import BridgeMetrics
 from onceflow_producer.sizes import RECORD_OVERHEAD_BYTES
@@ -115,6 +116,7 @@ class Publisher:
         entry = _InFlight(
             self._reports.append, self._loop.create_future(), self._loop.time(), deadline, len(record.value)
         )
+        hit("bridge.before_produce")
         try:
             self._watch.producer.produce(
                 self._topic,
@@ -127,6 +129,7 @@ class Publisher:
             return NotPublished("queue_full", "the producer's queue is full")
         except KafkaException as failure:
             return self._not_produced(failure.args[0])
+        hit("bridge.after_produce")
         if not self._in_flight:
             self._poll_timer.cancel()
             self._poll_timer = self._loop.call_later(POLL_SECONDS, self._poll)
@@ -160,6 +163,7 @@ class Publisher:
                 continue
             assert partition is not None
             assert offset is not None
+            hit("bridge.after_ack")
             self._metrics.publish_seconds.observe(now - entry.started)
             entry.future.set_result(Acknowledged(partition, offset))
 

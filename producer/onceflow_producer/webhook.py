@@ -18,6 +18,7 @@ import structlog
 
 from onceflow_producer.body import BodyBudget, HungUp, read_body
 from onceflow_producer.endpoint_secrets import EndpointSecret
+from onceflow_producer.failpoint import hit
 from onceflow_producer.metrics import BridgeMetrics
 from onceflow_producer.publisher import Acknowledged, NotPublished, Publisher
 from onceflow_producer.rate import InvalidRequestRate
@@ -93,6 +94,7 @@ class Webhook:
             return
         answer = self._accept(result) if isinstance(result, Acknowledged) else self._refuse(result, scope)
         await send(answer.start)
+        hit("bridge.in_answer")
         await send(answer.body)
 
     async def _take(self, scope: Scope, receive: Receive) -> Acknowledged | Refusal | HungUp:

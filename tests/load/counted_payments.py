@@ -6,6 +6,8 @@ handler fail, so that a test can send good events whose handler is bad.
 
 from __future__ import annotations
 
+import os
+import signal
 from collections import Counter
 from contextlib import suppress
 from copy import deepcopy
@@ -35,8 +37,13 @@ __all__ = ["handlers"]
 def note_effect(event: Event, tx: Tx) -> None:
     """Write the user's row, then fail as the event asks for."""
     tx.execute("INSERT INTO shop.effect (event_id) VALUES (%s)", [event.id])
-    metadata = event.object.get("metadata") or {}
-    match metadata.get("handler"):
+    asked = (event.object.get("metadata") or {}).get("handler")
+    _raise(event, asked)
+    _misuse(event, tx, asked)
+
+
+def _raise(event: Event, asked: str | None) -> None:
+    match asked:
         case "fails twice":
             _tries[event.id] += 1
             if _tries[event.id] <= 2:
@@ -45,6 +52,14 @@ def note_effect(event: Event, tx: Tx) -> None:
             raise RuntimeError("never")
         case "says what it saw":
             raise RuntimeError(f"cannot greet {event.object['description']}")
+        case "kills the process":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case _:
+            pass
+
+
+def _misuse(event: Event, tx: Tx, asked: str | None) -> None:
+    match asked:
         case "sends it to the database":
             tx.execute("SELECT %s::int", [event.object["description"]])
         case "swallows its own SQL error":
@@ -54,5 +69,7 @@ def note_effect(event: Event, tx: Tx) -> None:
             tx.connection.commit()
         case "rolls back":
             tx.connection.rollback()
+        case "a large outcome":
+            tx.outcome("payment.large", key=event.id, data={"text": "x" * 2_000_000})
         case _:
             pass

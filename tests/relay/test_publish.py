@@ -115,6 +115,18 @@ def test_without_the_lease_nothing_is_committed(lanes: Lanes) -> None:
     assert lanes.sequences() == {0: [], 1: [], 2: []}
 
 
+def test_a_log_that_begins_anew_is_not_committed_into(lanes: Lanes) -> None:
+    """The topic was made again, or its tail lost: an offset is given out that lies before what was written."""
+    with publisher(lanes) as relay:
+        relay.publish({0: [prepared(1)]}, recommit={1: Mark(8, 5, uuid.UUID(int=5))})
+        with pytest.raises(Unavailable, match="lane 1 got offset 0"):
+            relay.publish({0: [prepared(2)], 1: [prepared(6, lane=1)]})
+    with publisher(lanes) as successor:
+        successor.publish({0: [prepared(2)]})
+    assert lanes.sequences() == {0: [1, 2], 1: [], 2: []}
+    assert lanes.cursor(1) == (8, f"5 {uuid.UUID(int=5)}")
+
+
 def test_a_topic_that_has_gone_is_no_records_fault(lanes: Lanes) -> None:
     with publisher(lanes) as relay, pytest.raises(Unavailable):
         relay.publish({7: [prepared(1)]})

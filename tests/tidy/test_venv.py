@@ -109,6 +109,7 @@ def test_help_is_the_default_and_names_every_public_target() -> None:
         "format",
         "demo",
         "up",
+        "chaos",
         "bench",
         "bench-requirements",
         "requirements",

@@ -23,6 +23,7 @@ from onceflow_processor.relay.bounded_call import call_within
 from onceflow_processor.relay.cursor import Mark, encode_metadata
 from onceflow_processor.relay.encoding import Prepared
 from onceflow_processor.relay.kafka_clients import TRANSACTION_TIMEOUT_MS, broker_failure, broker_failures
+from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import Failure, Misconfigured, Unavailable, Uncertain
 
 INIT_SLICE_SECONDS: Final = 2.0
@@ -74,6 +75,7 @@ class Failed:
 class _Reports:
     """What the delivery reports of one transaction said."""
 
+    starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     faults: dict[int, KafkaError] = field(default_factory=dict)
     broker_error: KafkaError | None = None
@@ -90,6 +92,7 @@ class _Reports:
         if error is None:
             offset = message.offset()
             assert offset is not None
+            self.starts.setdefault(partition, offset)
             self.ends[partition] = offset + 1
         elif error.code() in ROW_FAULTS:
             self.faults.setdefault(partition, error)
@@ -122,6 +125,7 @@ class Publisher:
         self._group_metadata = group_metadata
         self._keep_lease = keep_lease
         self._lease_seconds = lease_seconds
+        self._floors: dict[int, int] = {}
 
     def start(self) -> None:
         """Fence every former relay and abort the transaction that one may have left open.
@@ -164,6 +168,7 @@ class Publisher:
         """
         with broker_failures():
             self._producer.begin_transaction()
+        hit("relay.after_begin")
         reports = _Reports()
         sent, refused = self._send(batches, reports=reports, meanwhile=meanwhile)
         if reports.failed:
@@ -171,12 +176,15 @@ class Publisher:
             if not reports.faults:
                 raise broker_failure(reports.broker_error, where="a delivery report")
             return Failed({lane: Refusal(None, error.name()) for lane, error in reports.faults.items()})
+        self._floors |= {lane: mark.next_offset for lane, mark in recommit.items()}
+        self._check_log(reports.starts)
         cursors = {lane: Mark(reports.ends[lane], last.seq, UUID(last.ce_id.decode())) for lane, last in sent.items()}
         everything = {**recommit, **cursors}
         if everything:
             self._commit(everything)
         else:
             self._abort()
+        self._floors |= {lane: mark.next_offset for lane, mark in cursors.items()}
         return Published(cursors, refused)
 
     def close(self) -> None:
@@ -204,10 +212,22 @@ class Publisher:
                     # The transaction has failed already, perhaps for a record whose report is still to come.
                     reports.broker_error = error
                     return sent, refused
+        hit("relay.after_produce")
         meanwhile()
         while not reports.failed and self._flush():
             self._wait_on(give_up_at)
         return sent, refused
+
+    def _check_log(self, starts: Mapping[int, int]) -> None:
+        """Refuse to commit into a log that is not the one that was looked at.
+
+        A producer writes by name, and a topic that was made again, or lost its tail, gives out offsets anew.
+        """
+        for lane, offset in starts.items():
+            floor = self._floors.get(lane, 0)
+            if offset < floor:
+                message = f"lane {lane} got offset {offset}, though its log had reached {floor}: the log was replaced"
+                raise Unavailable("broker_unavailable", message)
 
     def _drain(self) -> None:
         """Take all reports of a failed transaction.
@@ -247,6 +267,7 @@ class Publisher:
             raise Unavailable("broker_unavailable", "Kafka did not confirm the records in time")
 
     def _commit(self, cursors: Mapping[int, Mark]) -> None:
+        hit("relay.before_offsets")
         self._keep_lease()
         offsets = [
             TopicPartition(self._topic, lane, mark.next_offset, metadata=encode_metadata(mark))
@@ -257,6 +278,7 @@ class Publisher:
         with broker_failures():
             call = partial(self._producer.send_offsets_to_transaction, offsets, self._group_metadata, seconds)
             call_within(call, seconds=seconds + CALL_GRACE_SECONDS)
+        hit("relay.before_commit")
         try:
             with broker_failures():
                 self._producer.commit_transaction(max(give_up_at - time.monotonic(), 0.001))

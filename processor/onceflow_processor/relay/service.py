@@ -30,6 +30,7 @@ from onceflow_processor.relay.session import Session, SessionSettings
 from onceflow_processor.relay.topic_tail import TopicTail
 from onceflow_processor.schema_check import check_schema
 from onceflow_processor.start_check import check_safety
+from onceflow_producer.failpoint import hit
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured, Unavailable
 from onceflow_schemas.sql import queries
@@ -186,6 +187,7 @@ class _Relay:
             )
             while not self._lifetime.stopping:
                 if lease.acquire():
+                    hit("relay.after_lease")
                     with database_failures():
                         self._check_deployment(connection)
                     with self._term(lease):

@@ -26,6 +26,7 @@ from onceflow_processor.relay.lease import Lease
 from onceflow_processor.relay.metrics import RelayMetrics, TransactionResult
 from onceflow_processor.relay.publish import Failed, Published, Publisher
 from onceflow_processor.relay.topic_tail import TopicTail
+from onceflow_producer.failpoint import hit
 from onceflow_producer.topic_limit import read_topic_bytes
 from onceflow_schemas.failure import Failure, Uncertain, hint_for
 
@@ -150,6 +151,7 @@ class Session:
             lease_seconds=self._lease.remaining_seconds,
         )
         self._publisher.start()
+        hit("relay.after_init_transactions")
 
     def _group_metadata(self) -> Any:
         settings = self._settings
@@ -170,6 +172,7 @@ class Session:
             found = inspect(
                 self._store, tail, topic=self._settings.outcome_topic, keep_lease=self._lease.keep, lanes=lanes
             )
+        hit("relay.after_look")
         for inspected in found:
             self._take(inspected)
 
@@ -290,8 +293,10 @@ class Session:
             self._metrics.published.labels(number).inc(mark.seq - lane.seq)
             lane.seq, lane.cursor, lane.committed_at = mark.seq, mark, now
             lane.rows_max = min(lane.rows_max * 2, self._settings.batch_records_max)
+        hit("relay.after_commit")
         if answer.cursors:
             self._store.mark_published(self._lease.token, {number: mark.seq for number, mark in answer.cursors.items()})
+            hit("relay.after_mark")
             self._reopened(rows, answer.cursors)
         for number, refusal in answer.refused.items():
             assert refusal.seq is not None, "the client names the record that it refuses"

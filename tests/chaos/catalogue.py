@@ -1,0 +1,48 @@
+"""All faults, and the world of each soak."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.chaos import (
+    bridge_faults,
+    bridge_refusals,
+    clock_faults,
+    consumer_faults,
+    data_faults,
+    database_faults,
+    lane_faults,
+    ledger_faults,
+    planted_records,
+    postgres_faults,
+    relay_faults,
+    security_faults,
+)
+from tests.chaos.fault import REGISTRY, Fault
+from tests.chaos.world import World
+
+MODULES = (
+    bridge_faults,
+    bridge_refusals,
+    consumer_faults,
+    planted_records,
+    postgres_faults,
+    data_faults,
+    database_faults,
+    relay_faults,
+    lane_faults,
+    ledger_faults,
+    clock_faults,
+    security_faults,
+)
+"""Importing them fills the registry."""
+
+
+def all_faults() -> list[Fault]:
+    """Every fault in the order of the modules."""
+    return list(REGISTRY.values())
+
+
+def make_world(soak: str, folder: Path, seed: int) -> World:
+    """Return the world of a soak, not started."""
+    return World(folder, seed=seed, shifted_clock=soak == "clock", small_disk=soak == "disk")

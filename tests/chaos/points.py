@@ -1,0 +1,51 @@
+"""The failpoints of the product by part; a test holds this list against the sources."""
+
+from __future__ import annotations
+
+POINTS: dict[str, tuple[str, ...]] = {
+    "bridge": ("before_produce", "after_produce", "after_ack", "in_answer"),
+    "processor": (
+        "after_take_over",
+        "after_poll",
+        "before_batch",
+        "after_begin",
+        "after_markers",
+        "after_handler",
+        "after_handlers",
+        "before_outcomes",
+        "before_commit",
+        "after_commit",
+        "before_group_commit",
+    ),
+    "relay": (
+        "after_lease",
+        "after_init_transactions",
+        "after_look",
+        "after_begin",
+        "after_produce",
+        "before_offsets",
+        "before_commit",
+        "after_commit",
+        "after_mark",
+    ),
+    "careful": ("after_try",),
+    "migrate": ("before_record",),
+    "topics": ("before_lanes",),
+}
+
+AT_START = frozenset(
+    {
+        "processor.after_take_over",
+        "relay.after_lease",
+        "relay.after_init_transactions",
+        "relay.after_look",
+        "migrate.before_record",
+        "topics.before_lanes",
+    }
+)
+"""Places that a process passes once, when it begins or takes something over."""
+
+
+def names() -> list[str]:
+    """Every failpoint as ``<part>.<place>``."""
+    return [f"{part}.{place}" for part, places in POINTS.items() for place in places]
