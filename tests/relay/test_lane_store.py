@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
 import pytest
 
-from onceflow_processor.relay.lane_store import LaneRow, LaneStore, connect, database_failures
+from onceflow_processor.relay.lane_store import STATEMENT_TIMEOUT_MS, LaneRow, LaneStore, connect, database_failures
 from onceflow_schemas.failure import LeaseLost, Misconfigured, Unavailable
 from onceflow_schemas.sql import queries
 from tests.relay.lanes import add_rows
@@ -145,6 +148,33 @@ def test_a_locked_lane_is_waited_for_only_so_long(database: str, store: LaneStor
         with pytest.raises(Unavailable):
             store.mark_published(7, {0: 1})
     store.mark_published(7, {0: 1})
+
+
+def test_who_is_stopped_in_the_middle_of_a_write_holds_up_an_heir_for_seconds_only(
+    database: str, store: LaneStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(database, 0, 1)
+    stopped, goes_on = threading.Event(), threading.Event()
+    transaction = store._connection.transaction
+
+    @contextmanager
+    def stopped_before_commit() -> Iterator[None]:
+        with transaction():
+            yield
+            stopped.set()
+            goes_on.wait(60)
+
+    monkeypatch.setattr(store._connection, "transaction", stopped_before_commit)
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(database, autocommit=True) as heir:
+        write = pool.submit(store.mark_published, 7, {0: 1})
+        try:
+            assert stopped.wait(20)
+            heir.execute("SELECT set_config('statement_timeout', %s, false)", [str(STATEMENT_TIMEOUT_MS * 4)])
+            heir.execute("UPDATE onceflow.lease SET token = 8")
+        finally:
+            goes_on.set()
+        with pytest.raises(Unavailable):
+            write.result(60)
 
 
 def test_failures_by_who_must_act(empty_database: str) -> None:

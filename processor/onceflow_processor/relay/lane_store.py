@@ -182,8 +182,12 @@ class LaneStore:
             return cursor.execute(_SQL[name], given).fetchall()
 
     def _write(self, name: str, given: Mapping[str, object]) -> int:
-        """Run one statement with its limits; all of it is sent at once, so that a stopped process holds no lock."""
-        with database_failures(), self._connection.pipeline(), self._connection.transaction():
+        """Run one statement with its limits.
+
+        No pipeline: a backend that waits for the rest of one is not idle in its transaction, and so a process that was
+        stopped in between would hold the lease's row, and keep its heir away, for as long as it is stopped.
+        """
+        with database_failures(), self._connection.transaction():
             self._connection.execute(_SQL["limits"], self._limits)
             cursor = self._connection.execute(_SQL[name], {"name": self._lease_name, **given})
         return cursor.rowcount

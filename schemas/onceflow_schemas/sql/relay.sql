@@ -4,7 +4,8 @@
 
 -- name: limits
 -- Limits of this transaction only (SET would leak to other clients of a pooler).  They end a statement that waits for
--- a lane which somebody holds, and a transaction whose client was stopped while it held one.
+-- a lane which somebody holds, and a transaction whose client was stopped while it held one: not in the middle of a
+-- pipeline, so relays use none.
 SELECT set_config('lock_timeout', %(lock_timeout)s, true),
        set_config('statement_timeout', %(statement_timeout)s, true),
        set_config('idle_in_transaction_session_timeout', %(statement_timeout)s, true);
