@@ -22,7 +22,7 @@ from onceflow.embedded.ports import choose_port
 from onceflow.kafka_admin import KafkaAdmin
 from onceflow.local_identity import LocalIdentity, local_identity
 from onceflow.migrations import migrate
-from onceflow.settings import environment_for_child, process_environment
+from onceflow.settings import environment_for_child, process_environment, user_cache_folder
 from onceflow.settings_model import TopicSettings
 from onceflow.topics import apply_topics, plan_from_settings
 from tests.chaos.part import Part
@@ -96,10 +96,11 @@ class World:
         self._previous: Snapshot | None = None
         self._told: set[Violation] = set()
         self.load_now: SteadyLoad | None = None
-        cache = process_environment().get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        self.strangers: dict[str, str] = {}
+        self.cache_folder = user_cache_folder()
         self.services = EmbeddedServices(
             data_dir=folder / "data",
-            cache_dir=Path(cache) / "onceflow",
+            cache_dir=self.cache_folder,
             extra_broker_properties=BROKER,
             extra_postgres_settings=POSTGRES,
             kafka_listeners=[ExtraListener(role.upper(), proxy.port) for role, proxy in self.brokers.items()],
@@ -230,7 +231,8 @@ class World:
 
     def _broker_of(self, role: str) -> Any:
         def target() -> tuple[str, int]:
-            host, _, port = self.services.kafka.address(role.upper()).rpartition(":")
+            address = self.strangers.get(role) or self.services.kafka.address(role.upper())
+            host, _, port = address.rpartition(":")
             return host, int(port)
 
         return target
@@ -282,6 +284,7 @@ class World:
 
     def heal(self) -> None:
         """Bring everything back: see the module."""
+        self.strangers.clear()
         for proxy in self.proxies():
             proxy.restore()
         for part in self.extras:
