@@ -12,12 +12,13 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import requests
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 T = TypeVar("T")
 SECRET = "whsec_test_of_the_bridge"
@@ -38,6 +39,16 @@ def wait_until(what: Callable[[], T], *, within_seconds: float, why: str) -> T:
             return found
         assert time.monotonic() < give_up_at, f"waited {within_seconds} s in vain: {why}"
         _PACE.wait(0.02)
+
+
+def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
+    """First and next offset; None while the client does not know the partition yet, right after a broker's pause."""
+    try:
+        return consumer.get_watermark_offsets(place, timeout=READ_SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+            raise
+        return None
 
 
 def signed(body: bytes, *, secret: str = SECRET, timestamp: int | None = None) -> str:
@@ -200,7 +211,9 @@ class BridgeProcess:
         try:
             places, expected = [], 0
             for number in consumer.list_topics(self.topic, timeout=READ_SECONDS).topics[self.topic].partitions:
-                low, high = consumer.get_watermark_offsets(TopicPartition(self.topic, number), timeout=READ_SECONDS)
+                place = TopicPartition(self.topic, number)
+                known = partial(_bounds, consumer, place)
+                low, high = wait_until(known, within_seconds=READ_SECONDS, why="no leader") or (0, 0)
                 places.append(TopicPartition(self.topic, number, low))
                 expected += high - low
             consumer.assign(places)

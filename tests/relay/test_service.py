@@ -168,9 +168,9 @@ def test_broker_and_database_killed_under_load(tmp_path: Path, cache_dir: Path) 
         process = lanes.start_ready(batch_records_max=100)
         try:
             for service in (services.kafka, services.postgres, services.kafka):
+                before = lanes.state(0)[1]
                 for number in range(3):
                     lanes.add(number, 2_500)
-                before = lanes.state(0)[1]
                 wait_for(lambda before=before: lanes.state(0)[1] > before, "the relay is at work")  # type: ignore[misc]
                 assert service.pid is not None
                 os.kill(service.pid, signal.SIGKILL)
