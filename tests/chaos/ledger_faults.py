@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from random import Random
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceflow.embedded.broker_properties import ExtraListener
@@ -49,8 +50,16 @@ def closed_lanes(world: World) -> dict[int, str]:
 def ends(world: World, topic: str) -> dict[int, tuple[int, int]]:
     """Log start and end of each partition."""
     reader = consumer(world.bootstrap, "read_uncommitted")
+
+    def found() -> dict[int, tuple[int, int]] | None:
+        # A broker that has just started may not lead every partition yet.
+        try:
+            return bounds(reader, topic)
+        except KafkaException:
+            return None
+
     try:
-        return bounds(reader, topic)
+        return wait_for(found, limit_seconds=NOTICED_SECONDS, what=f"{topic} has its bounds")
     finally:
         reader.close()
 

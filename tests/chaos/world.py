@@ -48,6 +48,12 @@ BROKER = {"group.consumer.session.timeout.ms": "3000", "group.consumer.max.sessi
 POSTGRES = {"log_min_messages": "log"}
 
 
+CLOCK_SCRIPT = """#!/bin/sh
+export FAKETIME_TIMESTAMP_FILE='{clock}' FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
+LD_PRELOAD='{library}' exec '{server}' "$@"
+"""
+
+
 def find_faketime() -> Path | None:
     """Return Debian's libfaketime, None where it is not installed."""
     return next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
@@ -127,25 +133,26 @@ class World:
 
     @contextmanager
     def _clock(self) -> Iterator[None]:
-        """Let PostgreSQL be started under libfaketime."""
+        """Let PostgreSQL be started under libfaketime: by a script that becomes the server, and no sooner.
+
+        Whoever loads the library makes a semaphore of his own; the launcher is root, and the server is not.
+        """
         module: Any = postgres_server
-        former = module.ENVIRONMENT
+        former = module.find_program
         if self.clock_file is not None:
-            self.clock_file.write_text("+0")
-            self.clock_file.chmod(0o644)
-            faked = {
-                "LD_PRELOAD": str(find_faketime()),
-                "FAKETIME_TIMESTAMP_FILE": str(self.clock_file),
-                "FAKETIME_NO_CACHE": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                # Its semaphore would belong to root, and PostgreSQL runs as somebody else.
-                "FAKETIME_DISABLE_SHM": "1",
-            }
-            module.ENVIRONMENT = {**former, **faked}
+            if not self.clock_file.exists():
+                self.clock_file.write_text("+0")
+                self.clock_file.chmod(0o644)
+            script = self.folder / "postgres-with-clock"
+            script.write_text(
+                CLOCK_SCRIPT.format(library=find_faketime(), clock=self.clock_file, server=former("postgres"))
+            )
+            script.chmod(0o755)
+            module.find_program = lambda _name: script
         try:
             yield
         finally:
-            module.ENVIRONMENT = former
+            module.find_program = former
 
     def stop(self) -> None:
         """End everything; what cannot end is killed."""
