@@ -128,7 +128,7 @@ class Publisher:
         except BufferError:
             return NotPublished("queue_full", "the producer's queue is full")
         except KafkaException as failure:
-            return self._not_produced(failure.args[0])
+            return self._not_produced(failure.args[0], entry.record_bytes)
         hit("bridge.after_produce")
         if not self._in_flight:
             self._poll_timer.cancel()
@@ -136,8 +136,10 @@ class Publisher:
         self._in_flight.add(entry)
         return entry.future
 
-    def _not_produced(self, error: KafkaError) -> NotPublished:
+    def _not_produced(self, error: KafkaError, record_bytes: int) -> NotPublished:
         if error.code() == TOO_LARGE:
+            # The client keeps to the limit that was read last; somebody may have raised the topic's since.
+            self._watch.size_refused(record_bytes + RECORD_OVERHEAD_BYTES)
             return NotPublished("record_too_large", "the record is larger than the topic takes")
         self._watch.note_client_error(error)
         return NotPublished(refusal_code(error.code()), f"the producer did not take the record: {error.name()}")

@@ -43,6 +43,21 @@ def _register_shifts() -> None:
 _register_shifts()
 
 
+@fault("T1/back", "database clock a day ahead and back, then the relay dies", soak="clock")
+def clock_goes_back(world: World, dice: Random) -> str:
+    """The dead relay's lease seems to last for a day more; nobody waits for it."""
+    evidence = shift_clock(world, "+25h")
+    wait_published(world, 40, limit_seconds=TAKE_OVER_SECONDS)
+    world.parts["relay"].freeze()
+    left = world.value("SELECT lease_until FROM onceflow.lease")
+    shift_clock(world, "+0")
+    world.parts["relay"].kill()
+    left -= world.value("SELECT clock_timestamp()")
+    world.restart("relay")
+    wait_published(world, 40, limit_seconds=TAKE_OVER_SECONDS)
+    return f"{evidence} and back; the dead relay's lease had {left} left"
+
+
 def shift_clock(world: World, shift: str) -> str:
     """Shift the clock of the server, where libfaketime is there; else move the lease as such a clock would."""
     if world.clock_file is not None:

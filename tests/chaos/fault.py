@@ -31,7 +31,8 @@ class Fault:
         soak: faults of one soak share a running world, one after another.
         act: makes it happen; see the module.
         points: failpoints that it uses.
-        breaks: invariants that the fault itself breaks for good (a lost log stays lost), which the verdict leaves out.
+        breaks: how the violations begin that the fault itself causes for good (a lost log stays lost), such as
+            ``I1:``; the verdict leaves them out.
         last: nothing can follow it in its world.
         quiet: it runs without the steady load.
         every: it is in each ``every``-th run only, in turn with the other variants of its row.

@@ -89,7 +89,7 @@ def outcome_too_large(world: World, dice: Random) -> str:
     return f"quarantined with {code}, lanes went on"
 
 
-@fault("O9", f"a backlog of {BACKLOG_ROWS} outcomes", soak="backlog", last=True, breaks=frozenset({"I3"}), quiet=True)
+@fault("O9", f"a backlog of {BACKLOG_ROWS} outcomes", soak="backlog", last=True, breaks=frozenset({"I3:"}), quiet=True)
 def backlog(world: World, dice: Random) -> str:
     """The relay was away for long: bounded memory, an index scan, every row once."""
     relay = world.parts["relay"]

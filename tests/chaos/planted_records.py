@@ -93,7 +93,7 @@ def strange(world: World, dice: Random) -> str:
     partition = dice.randrange(PARTITIONS)
     planted = [
         plant(world, {"empty_record"}, value=None, key=b"k", partition=partition),
-        plant(world, UNTRUSTED, value=b"", key=b"k", partition=partition),
+        plant(world, {"empty_record"}, value=b"", key=b"k", partition=partition),
         plant(world, UNTRUSTED, value=b"\x00Avro\xff" * 100, key=None, partition=partition),
         plant(world, UNTRUSTED, value=b'{"id": "evt_cut', key=b"k", partition=partition),
         plant(world, UNTRUSTED, value=b"{}", key=b"k", timestamp=1, partition=partition),

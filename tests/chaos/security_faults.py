@@ -205,7 +205,7 @@ def open_doors(world: World, dice: Random) -> str:
             if fields[3] == LISTENING and fields[9] in sockets:
                 found += 1
                 address = fields[1].partition(":")[0]
-                if address not in LOOPBACK and not address.endswith("0000FFFF0100007F"):
+                if address not in LOOPBACK and not address.endswith("FFFF00000100007F"):
                     wide.append(fields[1])
     assert not wide, f"listening beyond this machine: {wide}"
     return fired(found, f"{found} ports, all on loopback")

@@ -22,7 +22,7 @@ from onceflow.embedded.ports import choose_port
 from onceflow.kafka_admin import KafkaAdmin
 from onceflow.local_identity import LocalIdentity, local_identity
 from onceflow.migrations import migrate
-from onceflow.settings import environment_for_child, process_environment
+from onceflow.settings import environment_for_child, process_environment, user_cache_folder
 from onceflow.settings_model import TopicSettings
 from onceflow.topics import apply_topics, plan_from_settings
 from tests.chaos.part import Part
@@ -46,6 +46,12 @@ ANSWER_DEADLINE_SECONDS = 3.0
 COMMANDS = {"bridge": "bridge", "processor": "process", "relay": "relay"}
 BROKER = {"group.consumer.session.timeout.ms": "3000", "group.consumer.max.session.timeout.ms": "60000"}
 POSTGRES = {"log_min_messages": "log"}
+
+
+CLOCK_SCRIPT = """#!/bin/sh
+export FAKETIME_TIMESTAMP_FILE='{clock}' FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
+LD_PRELOAD='{library}' exec '{server}' "$@"
+"""
 
 
 def find_faketime() -> Path | None:
@@ -96,10 +102,11 @@ class World:
         self._previous: Snapshot | None = None
         self._told: set[Violation] = set()
         self.load_now: SteadyLoad | None = None
-        cache = process_environment().get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        self.strangers: dict[str, str] = {}
+        self.cache_folder = user_cache_folder()
         self.services = EmbeddedServices(
             data_dir=folder / "data",
-            cache_dir=Path(cache) / "onceflow",
+            cache_dir=self.cache_folder,
             extra_broker_properties=BROKER,
             extra_postgres_settings=POSTGRES,
             kafka_listeners=[ExtraListener(role.upper(), proxy.port) for role, proxy in self.brokers.items()],
@@ -126,25 +133,26 @@ class World:
 
     @contextmanager
     def _clock(self) -> Iterator[None]:
-        """Let PostgreSQL be started under libfaketime."""
+        """Let PostgreSQL be started under libfaketime: by a script that becomes the server, and no sooner.
+
+        Whoever loads the library makes a semaphore of his own; the launcher is root, and the server is not.
+        """
         module: Any = postgres_server
-        former = module.ENVIRONMENT
+        former = module.find_program
         if self.clock_file is not None:
-            self.clock_file.write_text("+0")
-            self.clock_file.chmod(0o644)
-            faked = {
-                "LD_PRELOAD": str(find_faketime()),
-                "FAKETIME_TIMESTAMP_FILE": str(self.clock_file),
-                "FAKETIME_NO_CACHE": "1",
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                # Its semaphore would belong to root, and PostgreSQL runs as somebody else.
-                "FAKETIME_DISABLE_SHM": "1",
-            }
-            module.ENVIRONMENT = {**former, **faked}
+            if not self.clock_file.exists():
+                self.clock_file.write_text("+0")
+                self.clock_file.chmod(0o644)
+            script = self.folder / "postgres-with-clock"
+            script.write_text(
+                CLOCK_SCRIPT.format(library=find_faketime(), clock=self.clock_file, server=former("postgres"))
+            )
+            script.chmod(0o755)
+            module.find_program = lambda _name: script
         try:
             yield
         finally:
-            module.ENVIRONMENT = former
+            module.find_program = former
 
     def stop(self) -> None:
         """End everything; what cannot end is killed."""
@@ -230,7 +238,8 @@ class World:
 
     def _broker_of(self, role: str) -> Any:
         def target() -> tuple[str, int]:
-            host, _, port = self.services.kafka.address(role.upper()).rpartition(":")
+            address = self.strangers.get(role) or self.services.kafka.address(role.upper())
+            host, _, port = address.rpartition(":")
             return host, int(port)
 
         return target
@@ -282,6 +291,7 @@ class World:
 
     def heal(self) -> None:
         """Bring everything back: see the module."""
+        self.strangers.clear()
         for proxy in self.proxies():
             proxy.restore()
         for part in self.extras:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from onceflow_producer.broker_watch import BrokerWatch
 from onceflow_producer.metrics import BridgeMetrics
@@ -17,6 +18,8 @@ from onceflow_schemas.identity import Identity
 from tests.conftest import create_topic
 from tests.producer.fatal_error import make_fatal
 from tests.producer.own_broker import own_broker
+
+RENEWED_TRIES_MAX = 100
 
 WAIT_SECONDS = 45.0
 
@@ -115,6 +118,29 @@ def test_a_record_beyond_the_limit_is_refused_at_once(kafka_bootstrap: str, topi
         assert watch.limits.smallest == "body"
 
     with_publisher({"bootstrap.servers": kafka_bootstrap}, topic, use=use, body_bytes_max=50_000)
+
+
+def test_limit_that_was_raised_is_known_after_the_next_refusal(kafka_bootstrap: str) -> None:
+    topic = create_topic(kafka_bootstrap, config={"max.message.bytes": "50000"})
+    client = AdminClient({"bootstrap.servers": kafka_bootstrap})
+
+    async def use(publisher: Publisher, watch: BrokerWatch, _metrics: BridgeMetrics) -> None:
+        await until(lambda: watch.limits.topic == 50_000)
+        raised = ConfigEntry("max.message.bytes", "100000", incremental_operation=AlterConfigOpType.SET)
+        change = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[raised])
+        client.incremental_alter_configs([change])[change].result(20)
+        refused = await published(publisher, b"x" * 60_000)
+        assert isinstance(refused, NotPublished)
+        assert refused.code == "record_too_large"
+        await until(lambda: watch.limits.topic == 100_000)
+        for _ in range(RENEWED_TRIES_MAX):
+            # The producer with the new limit comes a moment after it.
+            if isinstance(await published(publisher, b"x" * 60_000), Acknowledged):
+                return
+            await asyncio.sleep(0.1)
+        raise AssertionError("the larger record was never taken")
+
+    with_publisher({"bootstrap.servers": kafka_bootstrap}, topic, use=use)
 
 
 def test_the_batch_of_a_record_too_large_is_no_fault_of_its_neighbours(kafka_bootstrap: str) -> None:

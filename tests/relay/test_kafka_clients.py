@@ -32,7 +32,7 @@ def test_clients_that_look_take_the_connection_only(caplog: pytest.LogCaptureFix
     assert [record.message for record in caplog.records if "CONFWARN" in record.message] == []
 
 
-@pytest.mark.parametrize("limit", [None, 20_000, 5_000_000])
+@pytest.mark.parametrize("limit", [None, 250, 20_000, 5_000_000])
 def test_the_producer_takes_any_limit(limit: int | None) -> None:
     kafka: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:1", "linger.ms": 3, "acks": "1", "log_level": 0}
     producer = open_producer(kafka, transactional_id="t", record_bytes_max=limit, refusals=Refusals())

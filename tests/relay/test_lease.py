@@ -50,6 +50,23 @@ def test_only_one_holds_it_and_each_term_has_a_higher_token(fresh_database: str)
         assert a.token == 3
 
 
+def test_lease_of_a_clock_that_jumped_is_nobodys(fresh_database: str) -> None:
+    """The database's clock was 25 hours ahead for a while, and then the holder died."""
+    clock = Clock()
+    with contender(fresh_database, "a", clock=clock) as a, contender(fresh_database, "b", clock=clock) as b:
+        assert a.acquire()
+        move(fresh_database, "299 seconds")
+        assert not b.acquire(), "somebody may have been granted so much"
+        move(fresh_database, "25 hours")
+        assert b.acquire()
+        assert b.token == 2
+
+
+def move(database_url: str, ahead: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE onceflow.lease SET lease_until = clock_timestamp() + %s::interval", [ahead])
+
+
 def test_an_expired_lease_is_taken_and_its_former_holder_notices(fresh_database: str) -> None:
     clock = Clock()
     with contender(fresh_database, "a", clock=clock) as a, contender(fresh_database, "b", clock=clock) as b:

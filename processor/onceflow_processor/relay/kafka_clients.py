@@ -23,6 +23,8 @@ MESSAGE_TIMEOUT_MS: Final = 10_000
 BATCH_BYTES_MAX: Final = 1_000_000
 RECORD_BYTES_MAX: Final = 100_000_000
 """Stands in when the topic's own limit cannot be asked: then the broker alone decides what is too large."""
+CLIENT_BYTES_MIN: Final = 1_000
+"""The client knows no smaller limit; what a topic with a smaller one does not take, the broker refuses."""
 METADATA_REFRESH_MS: Final = 5_000
 QUEUE_KILOBYTES_MAX: Final = 65_536
 QUEUE_RECORDS_MAX: Final = 100_000
@@ -100,7 +102,7 @@ def open_producer(
         record_bytes_max: the topic's limit, None when it is unknown; it holds for batches too.
         refusals: told of refused credentials.
     """
-    bytes_max = record_bytes_max or RECORD_BYTES_MAX
+    bytes_max = max(record_bytes_max or RECORD_BYTES_MAX, CLIENT_BYTES_MIN)
     return Producer(
         {
             **_NETWORK,

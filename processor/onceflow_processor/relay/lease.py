@@ -23,6 +23,8 @@ from onceflow_schemas.failure import LeaseLost
 from onceflow_schemas.sql import queries
 
 TTL_SECONDS_MIN: Final = 2.0
+TTL_SECONDS_MAX: Final = 300.0
+"""No lease is granted for longer; one that ends later was written by a clock that has jumped."""
 TRUSTED_SHARE: Final = 0.8
 """Share of the lease's time that the holder trusts; the rest covers the clocks' difference in speed."""
 RENEW_SHARE: Final = 0.5
@@ -57,8 +59,9 @@ class Lease:
         clock: Callable[[], float],
     ) -> None:
         assert ttl_seconds >= TTL_SECONDS_MIN, "a shorter lease would be lost at every hiccup"
+        assert ttl_seconds <= TTL_SECONDS_MAX, "a longer lease would be taken for one of a clock that has jumped"
         self._connection = connection
-        self._given = {"name": name, "owner": owner, "ttl_seconds": ttl_seconds}
+        self._given = {"name": name, "owner": owner, "ttl_seconds": ttl_seconds, "ttl_seconds_max": TTL_SECONDS_MAX}
         self._window_seconds = ttl_seconds * TRUSTED_SHARE
         self._clock = clock
         self._token: int | None = None

@@ -24,7 +24,7 @@ from psycopg.rows import tuple_row
 from onceflow_processor.relay.inspection import check_shape
 from onceflow_processor.relay.kafka_clients import Refusals
 from onceflow_processor.relay.lane_store import LaneStore, connect, database_failures
-from onceflow_processor.relay.lease import TTL_SECONDS_MIN, Lease, lease_name
+from onceflow_processor.relay.lease import TTL_SECONDS_MAX, TTL_SECONDS_MIN, Lease, lease_name
 from onceflow_processor.relay.metrics import RelayMetrics
 from onceflow_processor.relay.session import Session, SessionSettings
 from onceflow_processor.relay.topic_tail import TopicTail
@@ -122,6 +122,8 @@ def _check(options: RelayOptions) -> None:
     faults = []
     if options.lease_ttl_seconds < TTL_SECONDS_MIN:
         faults.append(f"relay.lease_ttl_seconds must be at least {TTL_SECONDS_MIN:g}")
+    if options.lease_ttl_seconds > TTL_SECONDS_MAX:
+        faults.append(f"relay.lease_ttl_seconds must be at most {TTL_SECONDS_MAX:g}")
     if options.batch_records_max < 1:
         faults.append("relay.batch_records_max must be at least 1")
     if options.poll_seconds <= 0:

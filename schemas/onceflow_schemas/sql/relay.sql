@@ -12,13 +12,15 @@ SELECT set_config('lock_timeout', %(lock_timeout)s, true),
 
 -- name: lease_acquire
 -- The token is raised at each acquisition, also by the former holder: work of a former term is fenced off.  The
--- database's clock decides, and it is read again after a wait for the row.
+-- database's clock decides, and it is read again after a wait for the row.  A lease that ends later than any may be
+-- granted for was written by a clock that has jumped since: nobody waits for it.
 INSERT INTO onceflow.lease AS held (name, owner, token, lease_until)
 VALUES (%(name)s, %(owner)s, 1, clock_timestamp() + make_interval(secs => %(ttl_seconds)s))
 ON CONFLICT (name) DO UPDATE
 SET owner = EXCLUDED.owner, token = held.token + 1,
     lease_until = clock_timestamp() + make_interval(secs => %(ttl_seconds)s)
 WHERE held.lease_until <= clock_timestamp()
+   OR held.lease_until > clock_timestamp() + make_interval(secs => %(ttl_seconds_max)s)
 RETURNING token;
 
 -- name: lease_renew
