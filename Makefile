@@ -58,8 +58,8 @@ demo: $(STAMP) ## 2,000 webhooks over a real Kafka and PostgreSQL, each part kil
 up: $(STAMP) ## the whole system on this machine, data in .onceflow/, until Ctrl-C
 	@$(BIN)/onceflow up $(ARGS)
 
-chaos: $(STAMP) ## faults on a running system, then the checker: make chaos N=5 SEED=7 ONLY=P1,K8 ARGS=--json
-	@$(BIN)/python -m tests.chaos --runs '$(N)' $(if $(SEED),--seed '$(SEED)') $(if $(ONLY),--only '$(ONLY)') $(ARGS)
+chaos: $(STAMP) ## faults on a running system, then the checker: make chaos N=5 SEED=7 ONLY=P1,K8 JOBS=2 ARGS=--json
+	@$(BIN)/python -m tests.chaos --runs '$(N)' $(if $(SEED),--seed '$(SEED)') $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs '$(JOBS)') $(ARGS)
 
 bench: $(STAMP) ## the ratios against what one would write instead, about 15 minutes; ONLY=group,figure ROUNDS=n ARGS=--quick
 	$(BIN)/python -m bench $(if $(ONLY),ONLY=$(ONLY)) $(if $(ROUNDS),ROUNDS=$(ROUNDS)) $(ARGS)

@@ -68,6 +68,15 @@ class Results:
         return all(one.result == "ok" for one in self.done) and not any(one.violations for one in self.judged)
 
 
+def merged(parts: Sequence[Results]) -> Results:
+    """Return the results of several soaks as one."""
+    return Results(
+        done=[one for part in parts for one in part.done],
+        judged=[one for part in parts for one in part.judged],
+        seen={name for part in parts for name in part.seen},
+    )
+
+
 def run_soaks(soaks: Sequence[Soak], *, make_world: MakeWorld, say: Say, keep: Path | None = None) -> Results:
     """Run all soaks, one world after another.
 

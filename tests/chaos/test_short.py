@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.__main__ import SWITCH_SECONDS
 from tests.chaos.catalogue import all_faults, make_world
 from tests.chaos.report import table
 from tests.chaos.runner import run_soaks
 from tests.chaos.schedule import choose, schedule
+from tests.chaos.side_by_side import SWITCH_SECONDS
 
 SEED = 20_260
 CHOSEN = (
