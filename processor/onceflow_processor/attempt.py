@@ -23,6 +23,7 @@ from onceflow_processor.handler_run import HandlerRun, HandlerSettings, reset_se
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
+from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
 from onceflow_processor.tail import Tail, write_tail
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.envelope import read_envelope
@@ -214,13 +215,12 @@ def look_up_facts(connection: Connection[Any], facts: Facts, *, keys: Sequence[F
     facts.remember((namespace, key) for namespace, key, _ in rows)
 
 
-def limits_setter(*, lock_timeout_ms: int, transaction_timeout_ms: int | None) -> Callable[[Connection[Any]], None]:
-    """Return what sets the limits of a transaction; ``transaction_timeout_ms`` is None before PostgreSQL 17."""
-    limits = {"lock_timeout": f"{lock_timeout_ms}ms"}
-    query = _SQL["limits"]
-    if transaction_timeout_ms is not None:
-        limits["transaction_timeout"] = f"{transaction_timeout_ms}ms"
-        query = _SQL["limits_with_transaction_timeout"]
+def limits_setter(
+    *, lock_timeout_ms: int, transaction_ms_max: int, server_version: int
+) -> Callable[[Connection[Any]], None]:
+    """Return what sets the limits of a transaction; ``server_version`` as libpq tells it."""
+    limits = {"lock_timeout": f"{lock_timeout_ms}ms", "transaction_ms_max": f"{transaction_ms_max}ms"}
+    query = _SQL["limits" if server_version >= TRANSACTION_TIMEOUT_SINCE else "limits_before_17"]
 
     def set_limits(connection: Connection[Any]) -> None:
         connection.execute(query, limits)

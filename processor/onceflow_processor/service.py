@@ -28,7 +28,7 @@ from onceflow_processor.kafka_client import StartClient, admin_client
 from onceflow_processor.log_view import LogView
 from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.relay.lane_check import check_lanes
-from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE, check_database
+from onceflow_processor.start_check import check_database
 from onceflow_processor.worker import Worker, WorkerSettings
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_schemas.attestation import AttestationKey
@@ -235,7 +235,8 @@ class _Service:
                     batch_seconds_max=options.batch_seconds_max,
                     set_limits=limits_setter(
                         lock_timeout_ms=LOCK_TIMEOUT_MS,
-                        transaction_timeout_ms=int(seconds * 1000) if version >= TRANSACTION_TIMEOUT_SINCE else None,
+                        transaction_ms_max=int(seconds * 1000),
+                        server_version=version,
                     ),
                     stopping=lambda: self._lifetime.stopping,
                 ),

@@ -12,6 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from onceflow_processor.attempt import limits_setter
+from tests.checker.waiting import wait_for
 from tests.clusters.database_roles import address_of, make_roles, run_file
 from tests.clusters.installation import Installation
 from tests.clusters.postgres_15 import Postgres15
@@ -33,6 +35,7 @@ from tests.relay.test_lane_store import (
     test_a_locked_lane_is_waited_for_only_so_long,
     test_a_page_is_bounded_in_rows_and_in_bytes,
     test_publishing_is_marked_only_under_the_token,
+    test_who_is_stopped_in_the_middle_of_a_write_holds_up_an_heir_for_seconds_only,
 )
 
 __all__ = [
@@ -51,6 +54,7 @@ __all__ = [
     "test_publishing_is_marked_only_under_the_token",
     "test_repeats_have_no_second_effect",
     "test_two_workers_with_the_same_events_in_another_order",
+    "test_who_is_stopped_in_the_middle_of_a_write_holds_up_an_heir_for_seconds_only",
 ]
 
 
@@ -64,6 +68,22 @@ def database_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def test_it_is_15(database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
         assert connection.info.server_version // 10_000 == 15
+
+
+def test_a_transaction_whose_client_was_stopped_is_ended(database_url: str) -> None:
+    with psycopg.connect(database_url) as stopped, psycopg.connect(database_url, autocommit=True) as other:
+        set_limits = limits_setter(
+            lock_timeout_ms=2_000, transaction_ms_max=300, server_version=stopped.info.server_version
+        )
+        set_limits(stopped)
+        pid = stopped.info.backend_pid
+        wait_for(
+            lambda: other.execute("SELECT FROM pg_stat_activity WHERE pid = %s", [pid]).rowcount == 0,
+            limit_seconds=20,
+            what="end of the backend",
+        )
+        with pytest.raises(psycopg.errors.IdleInTransactionSessionTimeout):
+            stopped.execute("SELECT 1")
 
 
 def test_the_whole_road_under_least_rights(tmp_path: Path, kafka_bootstrap: str, empty_database: str) -> None:

@@ -25,7 +25,6 @@ from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition, Record
-from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.event_record import build_event
@@ -147,14 +146,17 @@ class Bench:
         self.positions[partition] = Position(TOPIC_ID, 1, 0, None)
 
     def _runner(self) -> BatchRunner:
-        timeout_ms = 30_000 if self.connection.info.server_version >= TRANSACTION_TIMEOUT_SINCE else None
         settings = AttemptSettings(
             run=HandlerSettings(
                 self.handlers,
                 LANES,
                 100_000,
                 self.batch_seconds_max,
-                limits_setter(lock_timeout_ms=2_000, transaction_timeout_ms=timeout_ms),
+                limits_setter(
+                    lock_timeout_ms=2_000,
+                    transaction_ms_max=30_000,
+                    server_version=self.connection.info.server_version,
+                ),
                 lambda: self.stopping,
             ),
             cluster_id=CLUSTER,

@@ -2,14 +2,15 @@
 -- Global lock order: inbox -> user rows -> facts -> progress -> lanes.
 
 -- name: limits
--- Limits of this transaction only (SET would leak to other clients of a pooler).
-SELECT set_config('lock_timeout', %(lock_timeout)s, true);
-
--- name: limits_with_transaction_timeout
--- As above where the server has transaction_timeout (17+): the only timeout that ends a backend which waits for its
--- client in the middle of a pipeline, so that one stopped process cannot hold a lane.
+-- Limits of this transaction only (SET would leak to other clients of a pooler).  transaction_timeout is the only one that
+-- ends a backend which waits for its client in the middle of a pipeline, so that one stopped process cannot hold a lane.
 SELECT set_config('lock_timeout', %(lock_timeout)s, true),
-       set_config('transaction_timeout', %(transaction_timeout)s, true);
+       set_config('transaction_timeout', %(transaction_ms_max)s, true);
+
+-- name: limits_before_17
+-- The next best: it ends a transaction whose client was stopped, except in the moments of a pipeline.
+SELECT set_config('lock_timeout', %(lock_timeout)s, true),
+       set_config('idle_in_transaction_session_timeout', %(transaction_ms_max)s, true);
 
 -- name: session_reset
 -- What a handler SET outlives its event and, without LOCAL, the transaction: search_path, time limits, durability.
