@@ -61,12 +61,15 @@ class KafkaAdmin:
             raise failure_of(self._errors.reason(error)) from None
 
 
-def failure_of(error: BaseException) -> Failure:
-    """Return the failure that an error of the client means."""
+def failure_of(error: BaseException, *, about: str = "") -> Failure:
+    """Return the failure that an error of the client means; ``about`` names what was asked for."""
+    subject = f" ({about})" if about else ""
     inner = error.args[0] if error.args else None
     if isinstance(inner, KafkaError) and inner.code() in _REFUSALS:
-        return Misconfigured("broker_refused", f"Kafka refused: {_said(error)}")
-    return Unavailable("broker_unavailable", f"Kafka does not answer: {_said(error)}", "Check bootstrap.servers.")
+        return Misconfigured("broker_refused", f"Kafka refused{subject}: {_said(error)}")
+    return Unavailable(
+        "broker_unavailable", f"Kafka does not answer{subject}: {_said(error)}", "Check bootstrap.servers."
+    )
 
 
 def _said(error: BaseException) -> str:

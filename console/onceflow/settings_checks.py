@@ -92,6 +92,8 @@ def kafka_settings(given: Mapping[str, Given]) -> tuple[KafkaSettings, list[str]
             continue
         text = property_text(value.value)
         fault = "must be a text, a number or true or false" if text is None else property_fault(name[6:], text)
+        if name == "kafka.bootstrap.servers" and text == "":
+            fault = "is empty; a good value is 127.0.0.1:9092"
         if fault is not None or text is None:
             faults.append(f"{name} ({value.origin}): {fault}")
             continue
@@ -146,7 +148,8 @@ def _topic_rule(settings: Settings) -> Iterator[CrossFault]:
     if topics.outcomes in topics.events:
         yield CrossFault(
             ("topics.outcomes", "topics.events"),
-            f"topics.outcomes is {topics.outcomes}, which is an event topic too; a good value is stripe.outcomes.v1",
+            f"topics.outcomes is {topics.outcomes}, which is an event topic too: outcomes would be read as events; the "
+            "two need topics of their own, such as stripe.events.v1 and stripe.outcomes.v1",
         )
     if len(set(topics.events)) != len(topics.events):
         yield CrossFault(("topics.events",), "topics.events names a topic twice; a good value is stripe.events.v1")

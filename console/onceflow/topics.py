@@ -49,7 +49,7 @@ def read_topics(admin: KafkaAdmin, names: Sequence[str]) -> dict[str, TopicFound
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 continue
-            raise failure_of(error) from None
+            raise failure_of(error, about=f"topic {name}") from None
         found[name] = TopicFound(
             name=name,
             topic_id=str(topic.topic_id),

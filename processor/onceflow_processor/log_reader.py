@@ -19,11 +19,12 @@ from onceflow_processor.position import LogBounds
 from onceflow_processor.records import Headers, Partition, Record
 from onceflow_processor.relay.kafka_clients import Refusals, open_reader
 from onceflow_processor.relay.topic_tail import steps_back
-from onceflow_schemas.failure import Failure, Misconfigured, Unavailable
+from onceflow_schemas.failure import Failure, Misconfigured, Refused, Unavailable
 from onceflow_schemas.fingerprint import record_fingerprint
 
 ASK_SECONDS_MAX: Final = 5.0
 POLL_SECONDS: Final = 0.2
+_NO_PARTITION: Final = (KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART)  # noqa: SLF001 - as below
 _EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - the library's names of its local errors begin so.
 
 
@@ -53,12 +54,18 @@ class LogReader:
         """Return what the log of a partition holds.
 
         Raises:
-            Failure: the broker did not answer, refused, or has no such partition.
+            Refused: ``position_refused``: there is no such partition.
+            Failure: the broker did not answer, or refused.
         """
         place = TopicPartition(partition.topic, partition.number)
         try:
             watermarks = self._consumer.get_watermark_offsets(place, timeout=self._remaining(), cached=False)
         except KafkaException as error:
+            if error.args[0].code() in _NO_PARTITION:
+                message = f"{partition.topic} has no partition {partition.number}"
+                raise Refused(
+                    "position_refused", message, "`onceflow progress show` lists those that there are."
+                ) from None
             raise self._failure(error) from error
         if watermarks is None:
             raise self._failure(TimeoutError("the offsets of a partition"))

@@ -74,15 +74,24 @@ def report(row: PositionRow, bounds: LogBounds | None, *, current_id: str | None
     if current_id is not None and row.topic_id != current_id:
         meaning = "The topic of this position is gone, or in another cluster."
         return Reported(row, None, "former", meaning=meaning)
-    if row.stopped is not None:
+    # Kafka's own refusal of an offset says least; what the log looks like now says why.
+    if row.stopped not in (None, "offset_out_of_range"):
         return _stopped(row, bounds, code=row.stopped)
     if bounds is not None:
         verdict = judge_position(Position(row.topic_id, row.epoch or 0, row.next_offset, row.fingerprint), bounds)
         if isinstance(verdict, Stop):
             return _stopped(row, bounds, code=verdict.code)
+    if row.stopped is not None:
+        return _stopped(row, bounds, code=row.stopped)
     if row.waiting is not None:
-        return Reported(row, bounds, "waiting", meaning=row.waiting, next_step="It goes on by itself; see the reason.")
+        return Reported(row, bounds, "waiting", meaning=row.waiting, next_step=_after_waiting(row.waiting))
     return Reported(row, bounds, "released" if row.clean else "running")
+
+
+def _after_waiting(reason: str) -> str:
+    if reason.startswith("lane "):
+        return "Run `onceflow lanes show`: it goes on by itself when that lane does."
+    return "Mend the handler and start the processor again: then it is tried anew."
 
 
 def _stopped(row: PositionRow, bounds: LogBounds | None, *, code: str) -> Reported:

@@ -143,6 +143,8 @@ def test_a_part_needs_only_its_own(doctor: Doctor) -> None:
     code, lines = doctor.examine("--part", "bridge")
     assert (code, [line for line in lines if not line["ok"]]) == (0, [])
     assert "database" not in [line["subject"] for line in lines]
+    code, lines = doctor.examine("--part", "bridge", ONCEFLOW_TOPICS_OUTCOMES="not.mine")
+    assert (code, [line for line in lines if not line["ok"]]) == (0, [])
     code, lines = doctor.examine()
     assert code == 3
     assert sum(line["subject"] == "settings" for line in lines if not line["ok"]) == 2
@@ -224,6 +226,9 @@ def test_rights_of_the_database_role(doctor: Doctor) -> None:
         url = make_conninfo(doctor.url, user=role, password="CANARY")
         found = doctor.crosses(status=1, DATABASE_URL=url)
         assert found["database rights"].startswith(f"{role} lacks DELETE on onceflow.batch_guard")
+        doctor.sql(f"REVOKE SELECT ON onceflow.progress, onceflow.lane FROM {role}")
+        unseen = doctor.crosses(status=1, DATABASE_URL=url)
+        assert set(unseen) == {"database rights"}, "what may not be read is not looked at"
         doctor.sql(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA onceflow TO {role}")
         assert doctor.crosses(status=0, DATABASE_URL=url) == {}
     finally:

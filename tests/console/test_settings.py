@@ -131,6 +131,10 @@ def test_what_only_follows_from_a_fault_is_none_of_its_own(
 
 
 def test_kafka_properties_that_cannot_be_read_or_are_misspelt_are_told_once(folder: Path) -> None:
+    (folder / "onceflow.toml").write_text('[kafka]\n"bootstrap.servers" = " "\n')
+    (empty,) = faults({}, needs=("kafka.bootstrap.servers",))
+    assert empty.endswith("is empty; a good value is 127.0.0.1:9092")
+    (folder / "onceflow.toml").unlink()
     needs = ("kafka.bootstrap.servers", "deployment.id")
     unreadable, missing = faults(needs=needs, kafka_config=Path("missing.conf"))
     assert "missing.conf of --kafka-config cannot be read" in unreadable

@@ -39,6 +39,25 @@ def test_a_stopped_one_has_a_sentence_and_a_command(code: str) -> None:
     assert found.next_step.endswith("--reason '...'")
 
 
+@pytest.mark.parametrize(
+    ("bounds", "code"), [(LogBounds(10, 14), "tail_lost"), (LogBounds(16, 20), "log_start_passed")]
+)
+def test_an_offset_that_kafka_refused_is_told_by_what_the_log_looks_like(bounds: LogBounds, code: str) -> None:
+    found = report(dataclasses.replace(ROW, stopped="offset_out_of_range"), bounds, current_id="id-1")
+    assert (found.state, found.code) == ("stopped", code)
+
+
+@pytest.mark.parametrize(
+    ("reason", "step"),
+    [
+        ("lane 3 hands out no sequence: it is behind", "Run `onceflow lanes show`"),
+        ("most recent events of handler h fail alike: x", "Mend the handler"),
+    ],
+)
+def test_a_waiting_one_says_what_ends_the_wait(reason: str, step: str) -> None:
+    assert report(dataclasses.replace(ROW, waiting=reason), BOUNDS, current_id="id-1").next_step.startswith(step)
+
+
 def test_the_command_for_a_lost_tail_names_the_end_of_the_log() -> None:
     stopped = dataclasses.replace(ROW, stopped="tail_lost")
     assert "--offset 20 " in report(stopped, BOUNDS, current_id="id-1").next_step

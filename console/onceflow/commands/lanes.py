@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from onceflow.command_options import Config, Json, KafkaConfig, Set, setting_sources
+from onceflow.exit_codes import CHECK_FAILED
 from onceflow.results import write_object, write_table
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ def resume(
     if not reason.strip():
         raise typer.BadParameter("--reason needs some words: they are kept in the audit")
     from onceflow.operator_name import operator_name
-    from onceflow_processor.relay import resume_lane
+    from onceflow_processor.relay import resume_lane, resumption
 
     sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments)
     connection, settings = _open(sources)
@@ -81,6 +82,8 @@ def resume(
         else:
             looked = resume_lane.look(connection, settings, lane=lane)
     _write(looked, executed=execute, as_json=as_json)
+    if not execute and not isinstance(looked.decision, resumption.Resume):
+        raise typer.Exit(CHECK_FAILED)
 
 
 def _open(sources: SettingSources) -> tuple[Any, ResumeSettings]:
@@ -130,5 +133,6 @@ def _write(looked: LookedAt, *, executed: bool, as_json: bool) -> None:
         return
     for name, value in result.items():
         if value not in (None, ""):
-            print(f"{name.replace('_', ' '):14}{value}")
+            shown = ("no", "yes")[value] if isinstance(value, bool) else value
+            print(f"{name.replace('_', ' '):14}{shown}")
     print("resumed: start the relay again" if executed else "dry run: nothing was changed")

@@ -44,7 +44,8 @@ class BrokerLook:
         admin = KafkaAdmin(settings.kafka.properties)
         brokers = admin.brokers()
         yield tick("kafka", f"{brokers} brokers answer")
-        wishes = topic_wishes(settings.topics, brokers=brokers)
+        names = _topics_of(settings, parts)
+        wishes = [wish for wish in topic_wishes(settings.topics, brokers=brokers) if wish.name in names]
         found = read_topics(admin, [wish.name for wish in wishes])
         self.topics = found
         plan = plan_topics(wishes, found, lanes=None, outcome_topic=settings.topics.outcomes)
@@ -54,6 +55,19 @@ class BrokerLook:
             yield judge_limits(own, body_bytes_max=settings.bridge.body_bytes_max)
         if settings.deployment.id is not None:
             yield from _rights(admin, settings, parts=parts, topics=found)
+
+
+def _topics_of(settings: Settings, parts: Sequence[Part]) -> set[str]:
+    """Return the topics that these parts need: the others may be none of this role's business."""
+    topics = settings.topics
+    names = set[str]()
+    if "bridge" in parts:
+        names.add(topics.events[0])
+    if "process" in parts:
+        names.update(topics.events)
+    if "process" in parts or "relay" in parts:
+        names.add(topics.outcomes)
+    return names
 
 
 def _rights(

@@ -28,11 +28,12 @@ _SQL = queries("doctor")
 
 
 class DatabaseLook:
-    """What was found; ``lanes`` is None unless the tables could be read."""
+    """What was found; ``lanes`` is None unless the tables could be read, and so may positions be only then."""
 
     def __init__(self) -> None:
         self.lines: list[Checked] = []
         self.lanes: Sequence[Mapping[str, Any]] | None = None
+        self.shows_positions = False
 
     def run(self, settings: Settings, *, parts: Sequence[Part]) -> None:
         """Look; never raises for what it finds."""
@@ -96,6 +97,7 @@ class DatabaseLook:
         lacks = {one.table for one in missing if one.privilege == "SELECT"}
         if "process" in parts and "deployment" not in lacks:
             yield judge_deployment(cursor.execute(_SQL["deployment"]).fetchone(), settings)
+        self.shows_positions = not lacks & {"progress", "lane", "suspect"}
         if "lane" not in lacks:
             self.lanes = cursor.execute(_SQL["lanes"]).fetchall()
 

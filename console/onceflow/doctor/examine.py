@@ -45,7 +45,7 @@ def examine(loaded: LoadedSettings, *, parts: Sequence[Part], folder: Path) -> I
     if database.lanes is not None:
         topics = broker.topics or {}
         yield from judge_lanes(database.lanes, topics.get(settings.topics.outcomes))
-        if "process" in parts and has_kafka and broker.topics is not None:
+        if "process" in parts and has_kafka and broker.topics is not None and database.shows_positions:
             yield from _positions(loaded)
 
 

@@ -53,6 +53,9 @@ _SEQUENCE = re.compile(rb"[1-9][0-9]{0,18}")
 class Unknown:
     """Kafka has no offset for the lane; that does not mean 0."""
 
+    def __str__(self) -> str:
+        return "none known"
+
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
@@ -60,6 +63,9 @@ class Foreign:
 
     next_offset: int
     metadata: str
+
+    def __str__(self) -> str:
+        return f"offset {self.next_offset}, not committed by a relay"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,10 @@ class Mark:
     seq: int
     ce_id: UUID
     accepted: bool = False
+
+    def __str__(self) -> str:
+        accepted = ", accepted by a person" if self.accepted else ""
+        return f"offset {self.next_offset}, after sequence {self.seq} ({self.ce_id}){accepted}"
 
 
 Cursor = Unknown | Foreign | Mark
@@ -90,6 +100,10 @@ class Extent:
     stable_end: int
     end: int
 
+    def __str__(self) -> str:
+        unfinished = f", committed to {self.stable_end}" if self.stable_end < self.end else ""
+        return f"offsets from {self.low} to before {self.end}{unfinished}"
+
 
 @dataclass(frozen=True, slots=True)
 class OutcomeRecord:
@@ -100,12 +114,18 @@ class OutcomeRecord:
     ce_id: UUID
     refill: bool = False
 
+    def __str__(self) -> str:
+        return f"sequence {self.seq} ({self.ce_id}) at offset {self.offset}"
+
 
 @dataclass(frozen=True, slots=True)
 class StrangeRecord:
     """A record that the relay did not write, or wrote for another lane."""
 
     offset: int
+
+    def __str__(self) -> str:
+        return f"no outcome of this lane, at offset {self.offset}"
 
 
 TailRecord = OutcomeRecord | StrangeRecord
@@ -126,6 +146,9 @@ class Agrees:
     seq: int
     cursor: Mark | None
 
+    def __str__(self) -> str:
+        return f"cursor, topic and database agree at sequence {self.seq}"
+
 
 @dataclass(frozen=True, slots=True)
 class Disagrees:
@@ -133,6 +156,9 @@ class Disagrees:
 
     code: Code
     detail: str
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}"
 
     @property
     def state(self) -> str:
@@ -145,6 +171,9 @@ class Unsettled:
     """Nothing can be said while somebody's transaction is open on the partition."""
 
     detail: str
+
+    def __str__(self) -> str:
+        return self.detail
 
 
 Verdict = Agrees | Disagrees | Unsettled
