@@ -121,7 +121,12 @@ def topic_wishes(settings: TopicSettings, *, brokers: int) -> tuple[TopicWish, .
 
 
 def plan_topics(
-    wishes: Sequence[TopicWish], found: Mapping[str, TopicFound], *, lanes: LanesFound | None, outcome_topic: str
+    wishes: Sequence[TopicWish],
+    found: Mapping[str, TopicFound],
+    *,
+    lanes: LanesFound | None,
+    outcome_topic: str,
+    make_anew: bool = False,
 ) -> TopicPlan:
     """Compare wishes with what there is.
 
@@ -130,6 +135,8 @@ def plan_topics(
         found: the topics that exist, by name.
         lanes: the rows of table ``lane``; None when nobody looked.
         outcome_topic: the topic that the lanes belong to.
+        make_anew: a person has decided that an outcome topic that is gone is made anew; its lanes then wait for a
+            decision each.
     """
     differences = [one for wish in wishes for one in _topic_differences(wish, found.get(wish.name))]
     new_lanes = 0
@@ -138,7 +145,7 @@ def plan_topics(
         partitions = next(wish.partitions for wish in wishes if wish.name == outcome_topic)
         if outcome is not None:
             partitions = outcome.partitions
-        lane_differences = list(_lane_differences(lanes, outcome, partitions=partitions))
+        lane_differences = list(_lane_differences(lanes, outcome, partitions=partitions, make_anew=make_anew))
         differences += lane_differences
         new_lanes = partitions if lanes.count == 0 and not any(one.action == "refused" for one in differences) else 0
     return TopicPlan(tuple(differences), new_lanes, found)
@@ -181,12 +188,19 @@ def _enough(text: str | None, least: int) -> bool:
     return value == UNLIMITED or (least != UNLIMITED and value >= least)
 
 
-def _lane_differences(lanes: LanesFound, outcome: TopicFound | None, *, partitions: int) -> Iterator[Difference]:
+def _lane_differences(
+    lanes: LanesFound, outcome: TopicFound | None, *, partitions: int, make_anew: bool
+) -> Iterator[Difference]:
     if lanes.count == 0:
         yield Difference("onceflow.lane", "lanes", str(partitions), "0", "create")
         return
+    if outcome is None and make_anew:
+        if lanes.count != partitions:
+            note = "a topic that is made anew needs a partition for each lane: set topics.partitions to that"
+            yield Difference("onceflow.lane", "partitions", str(lanes.count), str(partitions), "refused", note)
+        return
     if outcome is None:
-        note = "the topic was deleted, or this is another cluster; find out before you make a new one"
+        note = "the topic was deleted, or this is another cluster; if it is gone for good: topics apply --make-anew"
         yield Difference("onceflow.lane", "topic", "the one of the lanes", "missing", "refused", note)
         return
     if lanes.topic_ids != {outcome.topic_id}:

@@ -68,9 +68,15 @@ def read_lanes(connection: psycopg.Connection[Any]) -> LanesFound:
 
 
 def plan_from_settings(
-    settings: TopicSettings, *, admin: KafkaAdmin, connection: psycopg.Connection[Any]
+    settings: TopicSettings, *, admin: KafkaAdmin, connection: psycopg.Connection[Any], make_anew: bool = False
 ) -> tuple[TopicPlan, tuple[TopicWish, ...]]:
     """Compare topics and lanes with the settings; returns the plan and the wishes it was made from.
+
+    Args:
+        settings: what is wanted.
+        admin: of the cluster.
+        connection: to the database.
+        make_anew: see ``plan_topics``.
 
     Raises:
         Misconfigured: ``broker_refused``, or the database schema is not that of this release.
@@ -80,7 +86,8 @@ def plan_from_settings(
     wishes = topic_wishes(settings, brokers=admin.brokers())
     found = read_topics(admin, [wish.name for wish in wishes])
     lanes = read_lanes(connection)
-    return plan_topics(wishes, found, lanes=lanes, outcome_topic=settings.outcomes), wishes
+    plan = plan_topics(wishes, found, lanes=lanes, outcome_topic=settings.outcomes, make_anew=make_anew)
+    return plan, wishes
 
 
 def apply_topics(

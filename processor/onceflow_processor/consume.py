@@ -26,6 +26,7 @@ from onceflow_processor.position import Begin, Stop, judge_first_record
 from onceflow_processor.records import Headers, Partition, Record
 from onceflow_producer.failpoint import hit
 from onceflow_producer.kafka_errors import REFUSALS
+from onceflow_producer.repeat_limit import RepeatLimit
 from onceflow_schemas.failure import Failure, Misconfigured
 from onceflow_schemas.fingerprint import record_fingerprint
 
@@ -96,6 +97,7 @@ class ConsumeThread(threading.Thread):
         self._offsets = GroupOffsets(count)
         self._protocol = "consumer" if settings.protocol == "auto" else settings.protocol
         self._refusal: KafkaError | None = None
+        self._errors_told = RepeatLimit()
         self.failure: BaseException | None = None
 
     def stop(self) -> None:
@@ -386,7 +388,9 @@ class ConsumeThread(threading.Thread):
             # What comes through the messages says only that it is fatal.
             self._refusal = error
         self._count("client_error")
-        log.warning("kafka_error", code=error.name(), detail=error.str())
+        left_out = self._errors_told.admit((error.name(),), now=time.monotonic())
+        if left_out is not None:
+            log.warning("kafka_error", code=error.name(), detail=error.str(), suppressed=left_out)
 
 
 def _partition_of(message: Message) -> Partition:

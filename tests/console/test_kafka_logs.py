@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-from onceflow.kafka_logs import CLIENT_FORMAT, KINDS_MAX, KafkaClientFilter, RepeatLimit
+from onceflow.kafka_logs import CLIENT_FORMAT, KafkaClientFilter
+from onceflow_producer.repeat_limit import KINDS_MAX, RepeatLimit
 
 REFUSED = "[thrd:{0}/bootstrap]: {0}/bootstrap: Connect to ipv4#{0} failed: Connection refused (after {1}ms in state CONNECT{2})"
 

@@ -53,6 +53,24 @@ def test_new_lanes_follow_the_topic_that_is_there() -> None:
     )
 
 
+def test_an_outcome_topic_that_is_gone_is_made_anew_only_by_decision_and_with_a_partition_for_each_lane() -> None:
+    def decided(lanes: int, *, make_anew: bool) -> list[tuple[str, str, str]]:
+        planned = plan_topics(
+            topic_wishes(TopicSettings(), brokers=1),
+            {EVENTS: found(EVENTS)},
+            lanes=LanesFound(lanes, frozenset({"id-of-old"})),
+            outcome_topic=OUTCOMES,
+            make_anew=make_anew,
+        )
+        assert planned.new_lanes == 0
+        return [(one.subject, one.what, one.action) for one in planned.differences]
+
+    created = (OUTCOMES, "topic", "create")
+    assert decided(6, make_anew=False) == [created, ("onceflow.lane", "topic", "refused")]
+    assert decided(6, make_anew=True) == [created]
+    assert decided(5, make_anew=True) == [created, ("onceflow.lane", "partitions", "refused")]
+
+
 def test_another_partition_count_is_refused() -> None:
     planned = plan(found(EVENTS, partitions=3), found(OUTCOMES))
     assert [(one.subject, one.what, one.wanted, one.found) for one in planned.refused] == [

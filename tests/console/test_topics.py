@@ -35,16 +35,20 @@ class World:
     def names(self) -> list[str]:
         return [*self.settings.events, self.settings.outcomes]
 
-    def plan(self) -> TopicPlan:
+    def plan(self, *, make_anew: bool = False) -> TopicPlan:
         with connect(self.url, role="test") as connection:
             lanes = read_lanes(connection)
         wishes = topic_wishes(self.settings, brokers=self.admin.brokers())
         return plan_topics(
-            wishes, read_topics(self.admin, self.names), lanes=lanes, outcome_topic=self.settings.outcomes
+            wishes,
+            read_topics(self.admin, self.names),
+            lanes=lanes,
+            outcome_topic=self.settings.outcomes,
+            make_anew=make_anew,
         )
 
-    def apply(self) -> None:
-        plan = self.plan()
+    def apply(self, *, make_anew: bool = False) -> None:
+        plan = self.plan(make_anew=make_anew)
         wishes = topic_wishes(self.settings, brokers=1)
         with connect(self.url, role="test") as connection:
             apply_topics(plan, wishes, admin=self.admin, connection=connection, outcome_topic=self.settings.outcomes)
@@ -112,6 +116,10 @@ def test_a_topic_that_was_made_again_is_noticed(world: World) -> None:
         world.apply()
     assert gone.value.code == "topic_changed"
     assert not read_topics(world.admin, [world.settings.outcomes])
+    world.apply(make_anew=True)
+    assert read_topics(world.admin, world.names)[world.settings.outcomes].partitions == 3
+    # Its lanes still belong to the former one: each waits for a decision.
+    assert [one.what for one in world.plan().refused] == ["topic id"]
 
 
 def test_apply_without_schema_is_refused_before_anything_is_made(kafka_bootstrap: str, empty_database: str) -> None:

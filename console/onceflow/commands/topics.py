@@ -36,10 +36,18 @@ def plan(
 
 @app.command()
 def apply(
-    *, config: Config = None, kafka_config: KafkaConfig = None, assignments: Set = None, as_json: Json = False
+    *,
+    make_anew: Annotated[
+        bool, typer.Option("--make-anew", help="An outcome topic that is gone is made anew; its lanes wait for you.")
+    ] = False,
+    config: Config = None,
+    kafka_config: KafkaConfig = None,
+    assignments: Set = None,
+    as_json: Json = False,
 ) -> None:
     """Make topics and lanes what the settings say."""
-    differences = _run(setting_sources(config=config, kafka_config=kafka_config, assignments=assignments), change=True)
+    sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments)
+    differences = _run(sources, change=True, make_anew=make_anew)
     _write(differences, as_json=as_json)
     by_hand = any(one.action == "by_hand" for one in differences)
     raise typer.Exit(CHECK_FAILED if by_hand else OK)
@@ -95,7 +103,7 @@ def _principals(assignments: list[str]) -> dict[Role, str]:
     return given
 
 
-def _run(sources: SettingSources, *, change: bool) -> tuple[Difference, ...]:
+def _run(sources: SettingSources, *, change: bool, make_anew: bool = False) -> tuple[Difference, ...]:
     """Return what differed; with ``change`` it was mended."""
     from onceflow.database import session
     from onceflow.kafka_admin import KafkaAdmin
@@ -105,7 +113,7 @@ def _run(sources: SettingSources, *, change: bool) -> tuple[Difference, ...]:
     settings = load_settings(sources, needs=NEEDS).settings
     admin = KafkaAdmin(settings.kafka.properties)
     with session(settings.database.url.get_secret_value(), role="topics") as connection:
-        found, wishes = plan_from_settings(settings.topics, admin=admin, connection=connection)
+        found, wishes = plan_from_settings(settings.topics, admin=admin, connection=connection, make_anew=make_anew)
         if change:
             apply_topics(
                 found,

@@ -178,6 +178,8 @@ class _Relay:
                 self._check_deployment(connection)
             name = lease_name(options.outcome_topic)
             store = LaneStore(connection, lease_name=name)
+            # Here too, so that a backlog is seen to grow while nothing can be published.
+            self._metrics.show_lanes(store.lanes())
             self._check_topic(store)
             self._say_ready()
             lease = Lease(
@@ -195,6 +197,7 @@ class _Relay:
                     with self._term(lease):
                         self._serve_term(store, lease)
                 else:
+                    self._metrics.show_lanes(store.lanes())
                     self._lifetime.wait(min(STANDBY_SECONDS_MAX, options.lease_ttl_seconds / 2))
         finally:
             connection.close()
