@@ -23,6 +23,7 @@ from bench.measuring import Side, alternate, median_ratio
 from bench.stage import PARTITIONS, Road, Stage
 from bench.statements import statements
 from onceflow_processor.admission import Item, Rules, admit
+from onceflow_processor.attempt import limits_setter
 from onceflow_processor.claim import claim, event_of
 from onceflow_processor.effects import Effects, Outcome, make_outcome
 from onceflow_processor.position import Position
@@ -76,8 +77,12 @@ def run_batches(connection: psycopg.Connection[Any], work: Sequence[Work]) -> No
     """The product's way: claim and tail of 1,000 events per transaction."""
     positions = {Partition(TOPIC, number): Position(TOPIC_ID, 1, 0, None) for number in range(PARTITIONS)}
 
+    set_limits = limits_setter(
+        lock_timeout_ms=5_000, transaction_ms_max=60_000, server_version=connection.info.server_version
+    )
+
     def opened() -> None:
-        connection.execute(_BATCH["limits"], {"lock_timeout": "5000ms"})
+        set_limits(connection)
         connection.execute(_BATCH["guard_open"], {"guard": 1})
 
     for start in range(0, len(work), BATCH_RECORDS):

@@ -18,15 +18,16 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from onceflow_processor.admission import Item, Rules, admit
+from onceflow_processor.consumer_errors import ConsumerErrors
 from onceflow_processor.group_offsets import GroupOffsets
 from onceflow_processor.handoff import Assigned, Command, Done, Handoff, Read, Renew, Revoked, Stopped
 from onceflow_processor.kafka_client import consumer_properties
 from onceflow_processor.log_view import LogView
 from onceflow_processor.position import Begin, Stop, judge_first_record
 from onceflow_processor.records import Headers, Partition, Record
+from onceflow_processor.stall_watch import StallWatch
 from onceflow_producer.failpoint import hit
 from onceflow_producer.kafka_errors import REFUSALS
-from onceflow_producer.repeat_limit import RepeatLimit
 from onceflow_schemas.failure import Failure, Misconfigured
 from onceflow_schemas.fingerprint import record_fingerprint
 
@@ -96,8 +97,8 @@ class ConsumeThread(threading.Thread):
         self._paused = False
         self._offsets = GroupOffsets(count)
         self._protocol = "consumer" if settings.protocol == "auto" else settings.protocol
-        self._refusal: KafkaError | None = None
-        self._errors_told = RepeatLimit()
+        self._errors = ConsumerErrors(count)
+        self._stalls = StallWatch()
         self.failure: BaseException | None = None
 
     def stop(self) -> None:
@@ -124,7 +125,7 @@ class ConsumeThread(threading.Thread):
     def _consume(self) -> None:
         properties = consumer_properties(self._settings.kafka, group=self._settings.group, protocol=self._protocol)
         consumer = Consumer(
-            {**properties, "error_cb": self._on_error, "on_commit": self._offsets.on_commit, "logger": kafka_log}
+            {**properties, "error_cb": self._errors.note, "on_commit": self._offsets.on_commit, "logger": kafka_log}
         )
         try:
             consumer.subscribe(
@@ -157,6 +158,8 @@ class ConsumeThread(threading.Thread):
             self._take(consumer, [message, *more])
         if self._paused and self._handoff.room():
             self._resume(consumer)
+        elif not self._paused:
+            self._stalls.look(consumer, self._reading(), now=time.monotonic())
 
     def _take(self, consumer: Consumer, messages: list[Message]) -> None:
         items: list[Item] = []
@@ -349,12 +352,14 @@ class ConsumeThread(threading.Thread):
             self._handoff.put_notice(Revoked(partition, lost=True))
         self._held.clear()
         self._offsets.forget_all()
+        self._stalls.forget()
         self._paused = False
 
     def _pause(self, consumer: Consumer) -> None:
         if not self._paused:
             consumer.pause(self._reading())
             self._paused = True
+            self._stalls.forget()
 
     def _resume(self, consumer: Consumer) -> None:
         consumer.resume(self._reading())
@@ -373,8 +378,8 @@ class ConsumeThread(threading.Thread):
             raise Misconfigured("broker_refused", f"Kafka refused the consumer: {error.str()}")
 
     def _after_fatal(self, error: KafkaException) -> None:
-        if self._refusal is not None:
-            self._refuse(self._refusal)
+        if self._errors.refusal is not None:
+            self._refuse(self._errors.refusal)
         self._count("consumer_rebuilt")
         if _NOT_SUPPORTED in error.args[0].str() and self._settings.protocol == "auto" and self._protocol == "consumer":
             log.info("group_protocol_classic", reason="the broker does not have the new group protocol")
@@ -382,15 +387,6 @@ class ConsumeThread(threading.Thread):
             return
         log.error("consumer_rebuilt", detail=str(error.args[0]))
         self._ending.wait(REBUILD_SECONDS)
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() in REFUSALS:
-            # What comes through the messages says only that it is fatal.
-            self._refusal = error
-        self._count("client_error")
-        left_out = self._errors_told.admit((error.name(),), now=time.monotonic())
-        if left_out is not None:
-            log.warning("kafka_error", code=error.name(), detail=error.str(), suppressed=left_out)
 
 
 def _partition_of(message: Message) -> Partition:

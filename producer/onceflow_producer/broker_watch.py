@@ -15,8 +15,8 @@ from functools import partial
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from onceflow_producer.broker_state import BrokerState, Reason, closing_reason, reasons
-from onceflow_producer.kafka_errors import BROKERS_DOWN, CREDENTIAL_ERRORS, FATAL, NOT_ANSWERED, WRITE_ERRORS
+from onceflow_producer.broker_state import STALL_AFTER_SECONDS, BrokerState, Reason, closing_reason, reasons
+from onceflow_producer.kafka_errors import BROKERS_DOWN, CREDENTIAL_ERRORS, FATAL, GIVEN_UP, NOT_ANSWERED, WRITE_ERRORS
 from onceflow_producer.kafka_properties import producer_properties
 from onceflow_producer.metrics import BridgeMetrics
 from onceflow_producer.producer_handle import ProducerHandle
@@ -27,6 +27,10 @@ PROBE_SECONDS = 0.5
 PROBE_TIMEOUT_SECONDS = 1.0
 RENEWAL_PAUSE_SECONDS = 1.0
 """A producer that fails again at once is not replaced more often than this."""
+
+GIVEN_UP_MAX = 5
+"""So many records in a row that were given up, while the broker answers, are the producer's fault: librdkafka keeps the
+newest leader epoch that it has seen, and at a cluster that was put back it then knows no leader any more."""
 
 CLOSE_MARGIN_SECONDS = 2.0
 ERROR_TEXT_MAX = 200
@@ -63,6 +67,7 @@ class BrokerWatch:
         self._logged: list[str] | None = None
         self._state = BrokerState()
         self._delivered_at: float | None = None
+        self._given_up = 0
         self._topic_bytes: int | None = None
         self._limit_unread = True
         self._renewed_at = 0.0
@@ -88,12 +93,15 @@ class BrokerWatch:
     def note_delivery(self) -> None:
         """Take a delivery as proof that the broker works for us."""
         self._delivered_at = time.monotonic()
+        self._given_up = 0
         if self._state.write_refused is not None:
             self._change(lambda state: replace(state, write_refused=None))
 
     def note_delivery_error(self, error: KafkaError) -> None:
         """Take the error of a delivery report into the state."""
         code = error.code()
+        if code == GIVEN_UP:
+            self._given_up += 1
         if code in WRITE_ERRORS:
             self._change(lambda state: replace(state, write_refused=error.name()))
         elif code in CREDENTIAL_ERRORS:
@@ -146,9 +154,16 @@ class BrokerWatch:
             if self._failed_generation == self._generation:
                 self._renew(purge=True)
             self._probe()
+            if self._given_up >= GIVEN_UP_MAX and self._answers():
+                self._given_up = 0
+                self._renew(purge=False)
             self._publish_state()
             self._nudge.wait(PROBE_SECONDS)
             self._nudge.clear()
+
+    def _answers(self) -> bool:
+        seen_at = self._state.seen_at
+        return seen_at is not None and time.monotonic() - seen_at < STALL_AFTER_SECONDS
 
     def _probe(self) -> None:
         try:

@@ -12,6 +12,8 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 FATAL: Final = KafkaError._FATAL
+GIVEN_UP: Final = KafkaError._MSG_TIMED_OUT
+"""A record that was not confirmed in its time."""
 TOO_LARGE: Final = KafkaError.MSG_SIZE_TOO_LARGE
 UNKNOWN_TOPIC: Final = KafkaError.UNKNOWN_TOPIC_OR_PART
 
@@ -48,7 +50,7 @@ NOT_ANSWERED: Final = frozenset(
 """What a call ends with that got no answer; why it got none comes through the error callback."""
 
 _CODE_OF: Final = {
-    KafkaError._MSG_TIMED_OUT: "broker_timeout",
+    GIVEN_UP: "broker_timeout",
     KafkaError._TIMED_OUT: "broker_timeout",
     KafkaError.REQUEST_TIMED_OUT: "broker_timeout",
     KafkaError._UNKNOWN_TOPIC: "topic_missing",

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaError
 from structlog.testing import capture_logs
 
-from onceflow_producer.broker_watch import BrokerWatch
+from onceflow_producer.broker_watch import GIVEN_UP_MAX, PROBE_SECONDS, BrokerWatch
 from onceflow_producer.metrics import BridgeMetrics
 from tests.conftest import create_topic
 from tests.producer.bridge_process import wait_until
@@ -100,6 +100,24 @@ def test_a_refusal_of_records_is_shown_until_one_is_delivered(kafka_bootstrap: s
         assert is_open(watch)
         watch.note_delivery()
         assert codes(watch) == []
+
+
+def test_a_producer_that_delivers_nothing_while_the_broker_answers_is_replaced(
+    kafka_bootstrap: str, topic: str
+) -> None:
+    timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)
+    with watching(kafka_bootstrap, topic) as watch:
+        wait_until(lambda: is_open(watch), within_seconds=10, why="it does not open")
+        first = watch.producer
+        for _ in range(GIVEN_UP_MAX - 1):
+            watch.note_delivery_error(timed_out)
+        watch.note_delivery()
+        for _ in range(GIVEN_UP_MAX - 1):
+            watch.note_delivery_error(timed_out)
+        threading.Event().wait(2 * PROBE_SECONDS)
+        assert watch.producer is first, "one delivery in between proves it"
+        watch.note_delivery_error(timed_out)
+        wait_until(lambda: watch.producer is not first, within_seconds=10, why="it is not replaced")
 
 
 def test_closing_leaves_no_thread(kafka_bootstrap: str, topic: str) -> None:
