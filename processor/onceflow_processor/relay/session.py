@@ -34,6 +34,10 @@ LOOK_SECONDS_MAX: Final = 60.0
 """For one comparison of all lanes; the lease is kept meanwhile."""
 LOOK_AGAIN_SECONDS: Final = 30.0
 """A lane that stands still is looked at again: a person may have mended what was wrong."""
+IDLE_LOOK_SECONDS: Final = 60.0
+"""So is one that has nothing to publish: its topic may have been made anew, or have lost its end, meanwhile."""
+QUIET_SECONDS: Final = 5.0
+"""The markers of a lane's last transaction are written by then; before that a look would find it unsettled."""
 UNSETTLED_SECONDS: Final = 1.0
 RECOMMIT_SECONDS: Final = 86_400.0
 """Kafka forgets the offsets of a group without members (after 7 days by default), so quiet lanes are written again."""
@@ -178,7 +182,7 @@ class Session:
 
     def _take(self, inspected: Inspected) -> None:
         row, verdict = inspected.row, inspected.verdict
-        self._open.pop(row.lane, None)
+        former = self._open.pop(row.lane, None)
         self._batches.forget(row.lane)
         was_unsettled = row.lane in self._unsettled
         self._unsettled.discard(row.lane)
@@ -186,7 +190,8 @@ class Session:
         self._look_at[row.lane] = self._clock() + LOOK_AGAIN_SECONDS
         match verdict:
             case Agrees():
-                self._open_lane(row, verdict)
+                self._look_at[row.lane] = self._clock() + IDLE_LOOK_SECONDS
+                self._open_lane(row, verdict, former)
             case Disagrees():
                 self._stop(row, verdict)
             case Unsettled():
@@ -197,7 +202,7 @@ class Session:
             case _:
                 assert_never(verdict)
 
-    def _open_lane(self, row: LaneRow, verdict: Agrees) -> None:
+    def _open_lane(self, row: LaneRow, verdict: Agrees, former: _OpenLane | None) -> None:
         if verdict.seq > row.published:
             self._store.mark_published(self._lease.token, {row.lane: verdict.seq})
         if row.state == "recovering":
@@ -208,7 +213,8 @@ class Session:
             self._states[row.lane] = "ok"
             _log.info("lane_opened", lane=row.lane, former_state=row.state, seq=verdict.seq)
         rows_max = 1 if trial else self._settings.batch_records_max
-        self._open[row.lane] = _OpenLane(verdict.seq, verdict.cursor, None, rows_max)
+        committed_at = former.committed_at if former is not None and former.cursor == verdict.cursor else None
+        self._open[row.lane] = _OpenLane(verdict.seq, verdict.cursor, committed_at, rows_max)
 
     def _stop(self, row: LaneRow, found: Disagrees) -> None:
         """Close a lane and say so, once."""
@@ -232,12 +238,19 @@ class Session:
             changed = self._states.get(row.lane) != row.state
             lane = self._open.get(row.lane)
             if lane is not None and not changed and row.published <= lane.seq <= row.head:
+                if self._is_idle(row, lane, now=now):
+                    wanted.append(row.lane)
                 continue
             if changed or lane is not None or self._look_at[row.lane] <= now:
                 self._open.pop(row.lane, None)
                 wanted.append(row.lane)
         if wanted:
             self._look(wanted)
+
+    def _is_idle(self, row: LaneRow, lane: _OpenLane, *, now: float) -> bool:
+        """Tell whether a lane that has nothing to publish is to be looked at again."""
+        quiet = lane.committed_at is not None and now - lane.committed_at >= QUIET_SECONDS
+        return quiet and row.head == lane.seq and self._look_at[row.lane] <= now
 
     def _recommit(self) -> None:
         """Write the cursors of quiet lanes again before Kafka forgets them."""
