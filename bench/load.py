@@ -15,6 +15,7 @@ import selectors
 import socket
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,8 @@ def send_paced(told: dict[str, Any]) -> dict[str, Any]:
     url = urlsplit(told["url"])
     made = list(requests_for(told, int(told["events"])))
     selector = selectors.DefaultSelector()
-    idle = [Connection((url.hostname or "", url.port or 0)) for _ in range(int(told["connections"]))]
+    # In turn, because the endpoint closes a connection that was not used for some seconds.
+    idle = deque(Connection((url.hostname or "", url.port or 0)) for _ in range(int(told["connections"])))
     for connection in idle:
         selector.register(connection.socket, selectors.EVENT_READ, connection)
     due_at: dict[str, float] = {}
@@ -170,7 +172,7 @@ def send_paced(told: dict[str, Any]) -> dict[str, Any]:
             event_id, request = made[sent]
             # From the time at which it was due: a late sender must not make the road look fast.
             due_at[event_id] = begun + sent / told["per_second"]
-            idle.pop().send(request)
+            idle.popleft().send(request)
             sent += 1
         pause = ANSWER_SECONDS_MAX
         if sent < len(made) and idle:
