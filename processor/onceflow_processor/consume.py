@@ -159,7 +159,7 @@ class ConsumeThread(threading.Thread):
         if self._paused and self._handoff.room():
             self._resume(consumer)
         elif not self._paused:
-            self._stalls.look(consumer, self._reading(), now=time.monotonic())
+            self._stalls.look(consumer, self._reading, now=time.monotonic())
 
     def _take(self, consumer: Consumer, messages: list[Message]) -> None:
         items: list[Item] = []

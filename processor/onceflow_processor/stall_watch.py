@@ -10,7 +10,7 @@ leader, twice in a row, and nothing has moved in between.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -36,12 +36,12 @@ class StallWatch:
         """Begin anew: what is paused is not fetched, and that is no stall."""
         self._behind.clear()
 
-    def look(self, consumer: Consumer, places: Sequence[TopicPartition], *, now: float) -> None:
+    def look(self, consumer: Consumer, places: Callable[[], Sequence[TopicPartition]], *, now: float) -> None:
         """Look when it is time.
 
         Args:
             consumer: which reads all these places now.
-            places: topic and partition.
+            places: returns topic and partition of each; called only when it is time.
             now: monotonic seconds.
 
         Raises:
@@ -51,12 +51,12 @@ class StallWatch:
             return
         self._look_at = now + LOOK_SECONDS
         former, self._behind = self._behind, {}
-        for place in places:
+        for place in places():
             partition = Partition(place.topic, place.partition)
             try:
                 end = _end_of_last_fetch(consumer, place)
             except KafkaException:
-                # A broker that is away is told by others.
+                # A broker that is away is told by others, and may cost one wait, not one per partition.
                 return
             if end is not None:
                 self._behind[partition] = end
@@ -65,7 +65,11 @@ class StallWatch:
 
 
 def _end_of_last_fetch(consumer: Consumer, place: TopicPartition) -> int | None:
-    """Return where the client believes the log to end, when that is not so; None when it is, or nobody can tell."""
+    """Return where the client believes the log to end, when that is not so; None when it is.
+
+    Raises:
+        KafkaException: the broker did not answer.
+    """
     # In spite of its type the client returns None when the time is over.
     fetched = cast("tuple[int, int] | None", consumer.get_watermark_offsets(place, cached=True))
     believed = _NO_LEADER if fetched is None else fetched[1]
@@ -76,4 +80,6 @@ def _end_of_last_fetch(consumer: Consumer, place: TopicPartition) -> int | None:
             return _NO_LEADER
         raise
     there = cast("tuple[int, int] | None", asked)
-    return believed if there is not None and there[1] > believed else None
+    if there is None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001 - as above
+    return believed if there[1] > believed else None

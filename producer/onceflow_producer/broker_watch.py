@@ -152,11 +152,11 @@ class BrokerWatch:
     def _watch(self) -> None:
         while not self._stop.is_set():
             if self._failed_generation == self._generation:
-                self._renew(purge=True)
+                self._renew(f"it failed: {self._state.producer_failed}", purge=True)
             self._probe()
             if self._given_up >= GIVEN_UP_MAX and self._answers():
                 self._given_up = 0
-                self._renew(purge=False)
+                self._renew("it delivers nothing while the broker answers", purge=False)
             self._publish_state()
             self._nudge.wait(PROBE_SECONDS)
             self._nudge.clear()
@@ -205,7 +205,7 @@ class BrokerWatch:
             topic_bytes=limits.topic,
         )
         if limits.producer != before:
-            self._renew(purge=False)
+            self._renew("the topic's size limit changed", purge=False)
 
     def _producer_bytes(self) -> int:
         return producer_bytes(self._body_bytes_max, self._topic_bytes)
@@ -217,7 +217,7 @@ class BrokerWatch:
         self._generation += 1
         return ProducerHandle(properties, on_error=partial(self.note_client_error, generation=self._generation))
 
-    def _renew(self, *, purge: bool) -> None:
+    def _renew(self, why: str, *, purge: bool) -> None:
         pause = self._renewed_at + RENEWAL_PAUSE_SECONDS - time.monotonic()
         if self._stop.wait(max(0.0, pause)):
             return
@@ -227,7 +227,7 @@ class BrokerWatch:
         self._retiring = [thread for thread in self._retiring if thread.is_alive()]
         self._retiring.append(old.retire(purge=purge, within_seconds=within_seconds))
         self._metrics.renewals.inc()
-        _log.warning("bridge_producer_renewed", failed=self._state.producer_failed)
+        _log.warning("bridge_producer_renewed", why=why)
 
     def _change(self, change: Callable[[BrokerState], BrokerState]) -> None:
         with self._lock:

@@ -6,9 +6,6 @@ checker judges that nothing else was touched.
 
 from __future__ import annotations
 
-import json
-import time
-from itertools import count
 from typing import Any
 
 import psycopg
@@ -17,6 +14,7 @@ from confluent_kafka import Message, Producer
 
 from onceflow.demo.delivery import Attempt
 from onceflow.demo.traffic import Request
+from tests.chaos.sending import body_of, event
 from tests.checker.waiting import wait_for
 from tests.load.rig import Rig
 from tests.load.steady_load import SteadyLoad, delivery_of
@@ -31,30 +29,9 @@ HANG_SECONDS = 30.0
 NAME, EMAIL, CARD = "Canary Q. Feathers", "canary.feathers@example.com", "4000056655665556"
 """Nobody is called so; these texts must not be in any log, whoever stumbles over them."""
 
-_numbers = count(1)
-
-
-def event(kind: str = "payment_intent.succeeded", **subject: Any) -> dict[str, Any]:
-    number = next(_numbers)
-    good = {"id": f"pi_neighbour{number}", "object": "payment_intent", "amount": 1_099, "currency": "eur"}
-    return {
-        "id": f"evt_neighbour{number}",
-        "object": "event",
-        "api_version": "2024-06-20",
-        "created": int(time.time()),
-        "data": {"object": good | subject},
-        "livemode": False,
-        "request": None,
-        "type": kind,
-    }
-
-
-def dump(value: object) -> bytes:
-    return json.dumps(value).encode()
-
 
 def failing(how: str, **subject: Any) -> bytes:
-    return dump(event(metadata={"handler": how}, **subject))
+    return body_of(event(metadata={"handler": how}, **subject))
 
 
 BROKEN = frozenset({"handler_failed", "handler_broke_transaction"})
@@ -71,17 +48,17 @@ def bad_bodies() -> list[tuple[bytes, frozenset[str]]]:
         (failing("rolls back"), BROKEN),
         (failing("says what it saw", description=NAME), frozenset({"handler_failed"})),
         (failing("sends it to the database", description=NAME), frozenset({"handler_failed"})),
-        (dump(event(description=NAME, receipt_email=EMAIL, metadata={"card": CARD})), frozenset()),
-        (dump(event(amount=CARD, description=NAME)), frozenset({"bad_amount"})),
-        (dump(event() | {"id": f"evt_{NAME}"}), frozenset({"bad_event_id"})),
-        (dump(event() | {"type": f"{NAME} {CARD}"}), frozenset({"bad_type"})),
-        (dump({CARD: 1, "x": event()}).replace(b'"x"', b'"%s"' % CARD.encode()), frozenset({"duplicate_key"})),
-        (dump(event(metadata={"note": "a\x00b"})), frozenset()),
-        (dump(event(description="\ud83d")), frozenset()),
-        (dump(event(amount="100")), frozenset({"bad_amount"})),
-        (dump(event(amount=2**63)), frozenset({"bad_amount"})),
-        (dump(event() | {"id": "evt_x\x1b[2J"}), frozenset({"bad_event_id"})),
-        (dump(event() | {"livemode": True}), frozenset({"other_mode"})),
+        (body_of(event(description=NAME, receipt_email=EMAIL, metadata={"card": CARD})), frozenset()),
+        (body_of(event(amount=CARD, description=NAME)), frozenset({"bad_amount"})),
+        (body_of(event() | {"id": f"evt_{NAME}"}), frozenset({"bad_event_id"})),
+        (body_of(event() | {"type": f"{NAME} {CARD}"}), frozenset({"bad_type"})),
+        (body_of({CARD: 1, "x": event()}).replace(b'"x"', b'"%s"' % CARD.encode()), frozenset({"duplicate_key"})),
+        (body_of(event(metadata={"note": "a\x00b"})), frozenset()),
+        (body_of(event(description="\ud83d")), frozenset()),
+        (body_of(event(amount="100")), frozenset({"bad_amount"})),
+        (body_of(event(amount=2**63)), frozenset({"bad_amount"})),
+        (body_of(event() | {"id": "evt_x\x1b[2J"}), frozenset({"bad_event_id"})),
+        (body_of(event() | {"livemode": True}), frozenset({"other_mode"})),
         (b"[" * 100_000, frozenset({"too_deep"})),
         (b"null", frozenset({"not_an_event"})),
     ]
@@ -128,8 +105,13 @@ def test_poison_in_the_middle_of_a_key(rig: Rig) -> None:
     with rig.load() as load:
         for number in range(KEY_EVENTS):
             metadata = {"handler": "fails always"} if number == POISONED else {"number": number}
-            subject = {"id": "sub_poison", "object": "subscription", "status": "active", "metadata": metadata}
-            body = dump(event("customer.subscription.updated", **subject))
+            subject: dict[str, Any] = {
+                "id": "sub_poison",
+                "object": "subscription",
+                "status": "active",
+                "metadata": metadata,
+            }
+            body = body_of(event("customer.subscription.updated", **subject))
             send(load, rig, body, frozenset({"handler_failed"}) if number == POISONED else frozenset())
         load.wait_for_answers(50)
     verdict = rig.verdict()
@@ -140,7 +122,7 @@ def test_poison_in_the_middle_of_a_key(rig: Rig) -> None:
 
 
 def test_replay_of_one_request_a_hundred_times(rig: Rig) -> None:
-    body = dump(event())
+    body = body_of(event())
     with rig.load() as load:
         for _ in range(REPLAYS):
             send(load, rig, body)
@@ -153,7 +135,7 @@ def test_strangers_on_every_partition(rig: Rig) -> None:
         for partition in range(PARTITIONS):
             plant(rig, {"empty_record"}, value=None, key=b"k", partition=partition)
             plant(rig, {"unauthenticated"}, value=b"\xff" * 900_000, key=None, partition=partition)
-            plant(rig, {"unauthenticated"}, value=dump(event()), key=b"acct_embedded/pi_1", partition=partition)
+            plant(rig, {"unauthenticated"}, value=body_of(event()), key=b"acct_embedded/pi_1", partition=partition)
             headers = [("h", b"v")] * 10_000
             plant(rig, {"too_many_headers"}, value=b"{}", key=b"k", headers=headers, partition=partition)
         load.wait_for_answers(100)

@@ -39,7 +39,7 @@ def looks(client: Client, *moments: tuple[Answer, Answer]) -> int | None:
     for number, (fetched, there) in enumerate(moments):
         client.fetched, client.there = fetched, there
         try:
-            watch.look(cast("Consumer", client), [PLACE], now=number * LOOK_SECONDS)
+            watch.look(cast("Consumer", client), lambda: [PLACE], now=number * LOOK_SECONDS)
         except KafkaException:
             return number
     return None
@@ -68,9 +68,9 @@ def test_it_looks_now_and_then_and_forgets_what_was_paused() -> None:
     client, watch = Client(), StallWatch()
     client.there = (0, 80)
     for now in (0.0, 1.0, LOOK_SECONDS - 0.1):
-        watch.look(cast("Consumer", client), [PLACE], now=now)
+        watch.look(cast("Consumer", client), lambda: [PLACE], now=now)
     assert client.asked == 1
     watch.forget()
-    watch.look(cast("Consumer", client), [PLACE], now=LOOK_SECONDS)
+    watch.look(cast("Consumer", client), lambda: [PLACE], now=LOOK_SECONDS)
     with pytest.raises(KafkaException, match="events/3 has records"):
-        watch.look(cast("Consumer", client), [PLACE], now=2 * LOOK_SECONDS)
+        watch.look(cast("Consumer", client), lambda: [PLACE], now=2 * LOOK_SECONDS)

@@ -44,6 +44,16 @@ def wait_for(condition: Callable[[], bool], what: str, *, seconds: float = WAIT_
         pause.wait(0.02)
 
 
+class Clock:
+    """Our monotonic clock, moved by hand."""
+
+    def __init__(self) -> None:
+        self.ahead = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead
+
+
 @dataclass
 class Lanes:
     """An outcome topic and the lanes of it in a database."""

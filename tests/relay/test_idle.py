@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceflow_processor.relay.session import IDLE_LOOK_SECONDS
-from tests.relay.lanes import Lanes, run_dry, term, wait_for
-
-
-class Clock:
-    """Our monotonic clock, moved by hand."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() + self.ahead
+from tests.relay.lanes import Clock, Lanes, run_dry, term, wait_for
 
 
 def test_a_topic_that_was_made_anew_is_noticed_without_an_outcome(lanes: Lanes) -> None:

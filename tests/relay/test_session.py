@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 
 import pytest
@@ -12,17 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from onceflow_processor.relay.session import RECOMMIT_SECONDS
 from onceflow_processor.relay.withhold import withhold
 from onceflow_schemas.failure import LeaseLost, Misconfigured, Unavailable
-from tests.relay.lanes import Lanes, check_exactly_once, header, run_dry, sequence, term, wait_for
-
-
-class Clock:
-    """Our monotonic clock, moved by hand."""
-
-    def __init__(self) -> None:
-        self.ahead = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() + self.ahead
+from tests.relay.lanes import Clock, Lanes, check_exactly_once, header, run_dry, sequence, term, wait_for
 
 
 def publish_all(lanes: Lanes) -> None:
