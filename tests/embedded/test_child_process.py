@@ -44,7 +44,8 @@ thread = threading.Thread(target=begin)
 thread.start()
 thread.join()
 print(pids[0], flush=True)
-signal.signal(signal.SIGINT, signal.SIG_DFL)
+for number in (signal.SIGINT, signal.SIGHUP):  # nohup and shells ignore them in what runs in the background
+    signal.signal(number, signal.SIG_DFL)
 signal.pause()
 """
 
@@ -94,6 +95,8 @@ def test_a_stopped_child_dies_with_its_parent() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE) as parent:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
+        # Until it has become the command it may not have asked the kernel for the signal yet.
+        wait_for(lambda: Path(f"/proc/{pid}/comm").read_text() == "sleep\n", limit_seconds=30, what="it is the command")
         os.kill(pid, signal.SIGSTOP)
         parent.kill()
         parent.wait(10)

@@ -47,12 +47,21 @@ def test_what_the_log_of_the_controller_says(said: str, *, answer: bool | None) 
 
 
 def test_a_controller_that_ends_has_fenced_nobody() -> None:
-    assert not wait_fenced(lambda: "", ended=lambda: True)
+    assert not wait_fenced(lambda: "", ends_within=lambda _seconds: True)
+
+
+def test_a_controller_that_ends_before_the_fence_is_written_has_fenced_nobody() -> None:
+    ends = iter([False, True])
+    assert not wait_fenced(lambda: ACTIVE + _change("1"), ends_within=lambda _seconds: next(ends))
 
 
 def test_only_a_folder_that_was_used_and_not_closed_ended_unclean(tmp_path: Path) -> None:
     assert not ended_unclean(tmp_path)
-    (tmp_path / "log" / "__cluster_metadata-0").mkdir(parents=True)
+    metadata = tmp_path / "log" / "__cluster_metadata-0"
+    metadata.mkdir(parents=True)
+    (metadata / "00000000000000000000-0000000000.checkpoint").touch()
+    assert not ended_unclean(tmp_path), "it was only formatted"
+    (metadata / "00000000000000000000.log").touch()
     assert ended_unclean(tmp_path)
     (tmp_path / "log" / CLEAN_END).touch()
     assert not ended_unclean(tmp_path)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onceflow.embedded.java_runtime import find_java, java_command, package_folder
+from onceflow.embedded.java_runtime import find_java, fixed_flags, java_command, package_folder, runtime_facts
 from onceflow_schemas.failure import Misconfigured
 
 
@@ -28,3 +28,15 @@ def test_the_command_line() -> None:
     assert argv[0] == str(find_java())
     assert argv[1] == "-Xmx99m"
     assert argv[-5:] == ["-Dk=v", "-cp", "/j/a.jar:/j/b.jar", "a.Main", "x"]
+
+
+def test_further_flags_stand_before_the_class_path() -> None:
+    argv = java_command("a.Main", ["x"], jars=[Path("/j/a.jar")], flags=["-XX:AOTCache=/c"])
+    assert argv[-5:] == ["-XX:AOTCache=/c", "-cp", "/j/a.jar", "a.Main", "x"]
+    assert list(fixed_flags()) == argv[2:-5]
+
+
+def test_what_tells_one_runtime_from_another() -> None:
+    facts = runtime_facts()
+    assert 'JAVA_VERSION="25' in facts[0]
+    assert [fact.split()[0].partition(".")[0] for fact in facts[1:]] == ["libjvm", "modules"]

@@ -170,13 +170,17 @@ def test_a_failed_start_leaves_nothing_and_frees_the_folder(cache_dir: Path, jar
 
 @pytest.fixture
 def plain_user(tmp_path: Path, jar_folder: Path) -> Iterator[tuple[str, Path]]:
-    """How to become a plain user, and a folder of that user with a warm cache in it.
+    """How to become a plain user, and a folder of that user with a warm cache in it, but no file for a quick start.
 
     For root this is ``nobody`` where that user can reach the interpreter, else a user namespace in which we look like
     ``nobody``.  Everybody else is a plain user already.
     """
     home = Path(tempfile.mkdtemp(prefix="onceflow-plain-user-"))
-    shutil.copytree(jar_folder, home / "cache" / "kafka" / KAFKA_VERSION)
+    cache = home / "cache" / "kafka"
+    shutil.copytree(jar_folder, cache / KAFKA_VERSION, ignore=shutil.ignore_patterns("quick-start-*"))
+    # To some of these users the folder belongs, so it is this that keeps them from writing.
+    for folder in (cache / KAFKA_VERSION, cache):
+        folder.chmod(0o555)
     launch = "same"
     if os.geteuid() == 0:
         launch = choose_identity(Path(sys.executable), home.parent).launch
@@ -184,6 +188,10 @@ def plain_user(tmp_path: Path, jar_folder: Path) -> Iterator[tuple[str, Path]]:
         _, user, group = launch.split(":")
         os.chown(home, int(user), int(group))
     yield launch, home
+    for folder in (cache, cache / KAFKA_VERSION):
+        folder.chmod(0o755)
+    assert [path.name for path in cache.iterdir()] == [KAFKA_VERSION]
+    assert {path.suffix for path in (cache / KAFKA_VERSION).iterdir()} == {".jar"}
     shutil.rmtree(home)
 
 

@@ -22,7 +22,8 @@ ACTIVE_SECONDS_MAX: Final = 45.0
 FENCE_SECONDS_MAX: Final = 10.0
 """From the controller's activation on; it takes a fraction of a second."""
 SETTLE_SECONDS: Final = 0.2
-"""The controller says it when it hands the record to its log, which writes within 25 ms."""
+"""The controller says it when it hands the record to its log, which writes within 25 ms and says nothing; that the log's
+file grows proves nothing, since the activation and a controller's idle records are written there too."""
 POLL_SECONDS: Final = 0.05
 
 _ACTIVE = re.compile(r"Becoming the active controller at epoch")
@@ -32,9 +33,12 @@ _MEANING = {"true": True, "1": True, "false": False, "-1": False}
 
 
 def ended_unclean(kafka: Path) -> bool:
-    """Say whether the broker of this folder has run and has not ended in order."""
+    """Say whether the broker of this folder has run and has not ended in order.
+
+    Formatting makes the folder of the metadata with a checkpoint in it; its log begins with the first run.
+    """
     log = kafka / LOG_FOLDER
-    return (log / "__cluster_metadata-0").exists() and not (log / CLEAN_END).exists()
+    return any(log.glob("__cluster_metadata-0/*.log")) and not (log / CLEAN_END).exists()
 
 
 def is_fenced(said: str) -> bool | None:
@@ -46,20 +50,23 @@ def is_fenced(said: str) -> bool | None:
     return known[-1] if known else True
 
 
-def wait_fenced(read_log: Callable[[], str], *, ended: Callable[[], bool]) -> bool:
-    """Wait until the controller has fenced the broker; False when it ended first or it took too long."""
+def wait_fenced(read_log: Callable[[], str], *, ends_within: Callable[[float], bool]) -> bool:
+    """Wait until the controller has fenced the broker; False when it ended first or it took too long.
+
+    Args:
+        read_log: returns what the controller has said.
+        ends_within: waits for the controller's end for so many seconds; True when it has ended.
+    """
     started = time.monotonic()
     active_at: float | None = None
-    while not ended():
+    while not ends_within(POLL_SECONDS):
         now = time.monotonic()
         fenced = is_fenced(read_log())
         if fenced:
-            time.sleep(SETTLE_SECONDS)
-            return True
+            return not ends_within(SETTLE_SECONDS)
         if fenced is not None and active_at is None:
             active_at = now
         limit = started + ACTIVE_SECONDS_MAX if active_at is None else active_at + FENCE_SECONDS_MAX
         if now >= limit:
             return False
-        time.sleep(POLL_SECONDS)
     return False

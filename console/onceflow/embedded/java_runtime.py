@@ -65,9 +65,27 @@ def java_command(
     *,
     jars: Sequence[Path],
     heap_mb: int = HEAP_MB,
+    flags: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Return the argument list that runs a class of the jars; relative paths in it are relative to the working folder."""
     defines = [f"-D{name}={value}" for name, value in (properties or {}).items()]
     class_path = ":".join(str(jar) for jar in jars)
-    return [str(find_java()), f"-Xmx{heap_mb}m", *_FLAGS, *defines, "-cp", class_path, main_class, *arguments]
+    return [str(find_java()), f"-Xmx{heap_mb}m", *_FLAGS, *flags, *defines, "-cp", class_path, main_class, *arguments]
+
+
+def fixed_flags() -> tuple[str, ...]:
+    """Return the flags that every Java of ours is started with."""
+    return _FLAGS
+
+
+def runtime_facts() -> tuple[str, ...]:
+    """Return texts that tell one build of the Java runtime from another, without starting it.
+
+    Raises:
+        OSError: the runtime is not complete.
+    """
+    root = find_java().parents[1]
+    release = (root / "release").read_text(encoding="utf-8", errors="replace")
+    programs = (*sorted(root.glob("lib/server/libjvm.*")), root / "lib" / "modules")
+    return (release, *(f"{program.name} {program.stat().st_size}" for program in programs))

@@ -21,6 +21,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from onceflow.embedded import broker_properties as properties
+from onceflow.embedded.aot_cache import MAIN_CLASS, make_aot_cache, quick_flags, recording_flags
 from onceflow.embedded.child_process import (
     Command,
     last_line,
@@ -36,11 +37,16 @@ from onceflow.embedded.former_self import ended_unclean, wait_fenced
 from onceflow.embedded.java_runtime import ENVIRONMENT, TOOL_HEAP_MB, java_command
 from onceflow.embedded.kafka_jars import KAFKA_VERSION, ensure_jars
 from onceflow.embedded.ports import HOST, REMEMBERED_GRACE_SECONDS, accepts_connections, claim_ports, is_free
+from onceflow.embedded.quick_start import ensure_quick_start
 from onceflow_schemas.failure import Unavailable
 
 READY_TIMEOUT_SECONDS = 60.0
 FORMAT_TIMEOUT_SECONDS = 60.0
 STOP_STEPS = ((signal.SIGTERM, 15.0),)
+RECORDING_READY_SECONDS_MAX = 120.0
+RECORDING_STOP_STEPS = ((signal.SIGTERM, 90.0),)
+"""At its end a recorded run writes 60 MB, with 2 s of CPU."""
+ENDED_BY_TERM = 128 + signal.SIGTERM
 START_TRIES_MAX = 5
 PASSING = ("Address already in use", "Failed to acquire lock on file .lock")
 POLL_SECONDS = 0.05
@@ -62,6 +68,7 @@ class KafkaBroker:
         progress: called with one line per step.
         extra_properties: broker properties that win over ours.
         listeners: further listeners; ``address`` gives where each one listens.
+        recording: where Java writes at its end what a quick start needs; such a run itself starts without one.
     """
 
     def __init__(
@@ -72,12 +79,15 @@ class KafkaBroker:
         progress: Callable[[str], None],
         extra_properties: Mapping[str, str] | None = None,
         listeners: Sequence[properties.ExtraListener] = (),
+        recording: Path | None = None,
     ) -> None:
         self._folder = folder
         self._cache_dir = cache_dir
         self._progress = progress
         self._extra = dict(extra_properties or {})
         self._listeners = tuple(listeners)
+        self._recording = recording
+        self._quick_start: Path | None = None
         self._jars: list[Path] = []
         self._ports: dict[str, int] = {}
         self._child: subprocess.Popen[bytes] | None = None
@@ -104,6 +114,15 @@ class KafkaBroker:
         assert self._child is not None, "the broker was never started"
         return self._child.poll()
 
+    def _ends_within(self, seconds: float) -> bool:
+        """Wait for its end, at most so long; True when it has ended."""
+        assert self._child is not None, "the broker was never started"
+        try:
+            self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
     def start(self) -> None:
         """Fetch, format and start what needs it; returns when Java runs, which is before it answers.
 
@@ -114,6 +133,8 @@ class KafkaBroker:
         assert self._child is None or self._child.poll() is not None, "the broker runs already"
         self.cluster_id = self._identity()
         self._jars = ensure_jars(self._cache_dir, progress=self._progress)
+        if self._recording is None:
+            self._quick_start = ensure_quick_start(self._jars, make=self._make_quick_start, progress=self._progress)
         self._started_at = time.monotonic()
         self._choose_ports(REMEMBERED_GRACE_SECONDS)
         self._format()
@@ -142,13 +163,37 @@ class KafkaBroker:
             if ended:
                 tries += 1
                 self._launch()
-            time.sleep(POLL_SECONDS)
+            self._ends_within(POLL_SECONDS)
         self._progress(f"kafka: ready on {self.bootstrap} after {time.monotonic() - self._started_at:.1f} s")
 
     def stop(self) -> None:
         """End the broker cleanly, by force when it takes too long; harmless when it does not run."""
         if self._child is not None:
             stop_child(self._child, STOP_STEPS)
+
+    def _make_quick_start(self, scratch: Path) -> Path:
+        return make_aot_cache(scratch, jars=self._jars, record=self._record)
+
+    def _record(self, data: Path, recording: Path) -> None:
+        """Run a broker of the same command once, on a folder and ports of its own.
+
+        Raises:
+            Unavailable: ``service_failed``.
+        """
+        folder = DataFolder(data)
+        folder.claim()
+        run = KafkaBroker(folder, cache_dir=self._cache_dir, progress=lambda _line: None, recording=recording)
+        try:
+            run.start()
+            run.wait_ready(RECORDING_READY_SECONDS_MAX)
+            assert run._child is not None, "it was started"
+            if stop_child(run._child, RECORDING_STOP_STEPS) != ENDED_BY_TERM or not recording.exists():
+                raise run._failure("did not record its run")
+        finally:
+            # Nothing is recorded by a run that was broken off, so it need not end in order.
+            if run._child is not None:
+                stop_child(run._child, ())
+            folder.release()
 
     def _identity(self) -> str:
         """Return the cluster id of the folder; a new folder gets a random one, so that no two look like one cluster."""
@@ -191,6 +236,7 @@ class KafkaBroker:
                     ["format", f"--cluster-id={self.cluster_id}", "-c", "format.properties"],
                     jars=self._jars,
                     heap_mb=TOOL_HEAP_MB,
+                    flags=quick_flags(self._quick_start),
                 )
             ),
             timeout_seconds=FORMAT_TIMEOUT_SECONDS,
@@ -216,14 +262,13 @@ class KafkaBroker:
             self._write_text("fence.properties", properties.property_text(properties.fencing_properties(self._ports)))
             self._start_java("fence.properties", log4j=text)
             try:
-                fenced = wait_fenced(lambda: _read(log), ended=lambda: self.poll() is not None)
+                fenced = wait_fenced(lambda: _read(log), ends_within=self._ends_within)
             finally:
                 self.stop()
             if fenced:
                 return
             if not self._may_retry():
                 break
-            time.sleep(POLL_SECONDS)
         raise self._failure("could not fence its former self")
 
     def _launch(self) -> None:
@@ -234,9 +279,10 @@ class KafkaBroker:
         self._write_text("log4j2.properties", log4j)
         (self._folder.kafka / "tmp").mkdir(exist_ok=True)
         argv = java_command(
-            "kafka.Kafka",
+            MAIN_CLASS,
             [properties_file],
             jars=self._jars,
+            flags=quick_flags(self._quick_start) if self._recording is None else recording_flags(self._recording),
             properties={"log4j2.configurationFile": "log4j2.properties", "java.io.tmpdir": "tmp"},
         )
         self._jvm_log_start, self._broker_log_start = log_size(self._jvm_log), log_size(self._broker_log)

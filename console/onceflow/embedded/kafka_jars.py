@@ -11,17 +11,16 @@ scratch folder, because it writes straight to the final name and only warns abou
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import importlib.resources
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from onceflow.embedded.cache_lock import cache_lock
 from onceflow.embedded.data_folder import unusable
 from onceflow.embedded.java_runtime import package_folder
 from onceflow_schemas.failure import Misconfigured, Unavailable
@@ -34,7 +33,6 @@ FETCH_THREADS = 4
 FETCH_TRIES_MAX = 3
 FETCH_TIMEOUT_SECONDS = 20
 LOCK_WAIT_SECONDS_MAX = 600.0
-LOCK_POLL_SECONDS = 0.2
 _MEGABYTE = 1_000_000
 
 Progress = Callable[[str], None]
@@ -112,24 +110,18 @@ def _missing(folder: Path, jars: Sequence[PinnedJar]) -> list[PinnedJar]:
 @contextlib.contextmanager
 def _first_start_lock(folder: Path, progress: Progress) -> Iterator[None]:
     """Hold the cache's lock: two first starts at once fetch once, and the second waits for the first."""
-    with folder.with_name(f"{folder.name}.lock").open("a", encoding="ascii") as lock:
-        deadline = time.monotonic() + LOCK_WAIT_SECONDS_MAX
-        said = False
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    raise Unavailable(
-                        "download_failed",
-                        f"another process has held {lock.name} for {LOCK_WAIT_SECONDS_MAX:.0f} s",
-                        "Find the start that hangs (fuser on that file) and stop it, then run the command again.",
-                    ) from None
-                if not said:
-                    progress("kafka: waiting for another start that fetches the jars")
-                    said = True
-                time.sleep(LOCK_POLL_SECONDS)
+    path = folder.with_name(f"{folder.name}.lock")
+    with cache_lock(
+        path,
+        wait_seconds_max=LOCK_WAIT_SECONDS_MAX,
+        waiting=lambda: progress("kafka: waiting for another start that fetches the jars"),
+    ) as held:
+        if not held:
+            raise Unavailable(
+                "download_failed",
+                f"another process has held {path} for {LOCK_WAIT_SECONDS_MAX:.0f} s",
+                "Find the start that hangs (fuser on that file) and stop it, then run the command again.",
+            )
         yield
 
 
