@@ -20,7 +20,7 @@ COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes
 
 export PYTHON UV
 
-.PHONY: help venv test lint lint-ruff lint-format lint-types lint-imports format demo up chaos bench bench-requirements requirements clean
+.PHONY: help venv test lint lint-ruff lint-format lint-types lint-imports format demo up chaos judge bench bench-requirements requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -52,7 +52,7 @@ format: $(STAMP) ## rewrite the sources in the project's form
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-demo: $(STAMP) ## 2,000 webhooks over a real Kafka and PostgreSQL, each part killed once, then the count
+demo: $(STAMP) ## 2,000 webhooks, 250 refunds and charges of a Stripe that loses answers, every part killed, then the count
 	@$(BIN)/onceflow demo $(ARGS)
 
 up: $(STAMP) ## the whole system on this machine, data in .onceflow/, until Ctrl-C
@@ -60,6 +60,9 @@ up: $(STAMP) ## the whole system on this machine, data in .onceflow/, until Ctrl
 
 chaos: $(STAMP) ## faults on a running system, then the checker: make chaos N=5 SEED=7 ONLY=P1,K8 JOBS=2 ARGS=--json
 	@$(BIN)/python -m tests.chaos --runs '$(N)' $(if $(SEED),--seed '$(SEED)') $(if $(ONLY),--only '$(ONLY)') $(if $(JOBS),--jobs '$(JOBS)') $(ARGS)
+
+judge: $(STAMP) ## Stripe's own command line and stripe-mock judge the simulator; needs npm and Go, fetches both once
+	$(BIN)/python -m pytest -m judge tests/simulator/judge $(ARGS)
 
 bench: $(STAMP) ## the ratios against what one would write instead, about 15 minutes; ONLY=group,figure ROUNDS=n ARGS=--quick
 	$(BIN)/python -m bench $(if $(ONLY),ONLY=$(ONLY)) $(if $(ROUNDS),ROUNDS=$(ROUNDS)) $(ARGS)
@@ -79,4 +82,4 @@ requirements: ## pin anew after a change of pyproject.toml; newer versions: make
 
 clean: ## remove the environment and caches; .onceflow/ holds your data and stays
 	rm -rf '$(VENV)' bench/.venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
-	find schemas producer processor console tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find schemas producer processor simulator console tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

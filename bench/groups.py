@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from bench import bridge, database, end_to_end, memory, processor, relay, two_processors
+from bench import bridge, database, end_to_end, memory, operations, processor, relay, two_processors
 from bench.figures import Figure, Measured
 from bench.stage import Stage
 
@@ -29,6 +29,7 @@ _MODULES = {
     "relay": relay,
     "end_to_end": end_to_end,
     "two_processors": two_processors,
+    "operations": operations,
     "memory": memory,
 }
 GROUPS = tuple(Group(name, module.FIGURES, module.measure) for name, module in _MODULES.items())

@@ -26,7 +26,7 @@ def make_environment(say: Callable[[str], None]) -> Path:
     stamp = ENVIRONMENT / "installed.stamp"
     if stamp.is_file() and stamp.read_text("ascii") == wanted:
         return PYTHON
-    say("installing the peers into bench/.venv (SQLAlchemy, FastStream, DBOS)")
+    say("installing the peers into bench/.venv (SQLAlchemy, FastStream, DBOS, Stripe's SDK)")
     uv = shutil.which("uv")
     if uv is not None:
         _run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(ENVIRONMENT)])

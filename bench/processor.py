@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -99,7 +100,9 @@ class _Runs:
 
     @contextmanager
     def _peer(self, script: str, url: str) -> Iterator[Child]:
+        # A group of its own: one that an earlier run has committed to would begin where that run ended.
         told = {"bootstrap": self.stage.bootstrap, "database_url": url, "topic": self.road.events}
+        told["group"] = f"{script}-{uuid.uuid4().hex[:8]}"
         argv = [str(self.stage.peer_python), str(self.stage.peers_folder / f"{script}.py"), json.dumps(told)]
         with running(script, argv, environment=peer_environment(), folder=self.stage.folder) as child:
             yield child

@@ -21,9 +21,13 @@ class Sizes:
     connections: int
     end_to_end_seconds: float
     end_to_end_per_second: float
+    memory_burst: int
     memory_warm_up: int
     memory_events: int
     memory_per_second: float
+    operations: int
+    requests: int
+    requests_per_second: float
 
 
 FULL = Sizes(
@@ -36,9 +40,13 @@ FULL = Sizes(
     connections=128,
     end_to_end_seconds=20.0,
     end_to_end_per_second=200.0,
+    memory_burst=30_000,
     memory_warm_up=100_000,
     memory_events=150_000,
     memory_per_second=2_500.0,
+    operations=2_000,
+    requests=200,
+    requests_per_second=20.0,
 )
 QUICK = Sizes(
     rounds=1,
@@ -50,7 +58,11 @@ QUICK = Sizes(
     connections=8,
     end_to_end_seconds=0.5,
     end_to_end_per_second=50.0,
+    memory_burst=60,
     memory_warm_up=60,
     memory_events=240,
     memory_per_second=300.0,
+    operations=40,
+    requests=10,
+    requests_per_second=20.0,
 )

@@ -1,16 +1,19 @@
 """Two processors against one, over six partitions.
 
-Rule: the partitions are shared out before the first record is published, so no rebalance falls into the time.
+Rule: the partitions are shared out before the first record is published, so no rebalance falls into the time; and the
+processors stand still until the last one is, or two of them would be done as soon as the publisher is.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import psycopg
 
-from bench.children import onceflow_part, wait_for
+from bench.children import Child, onceflow_part, wait_for
 from bench.figures import Figure, Measured
 from bench.measuring import Side, alternate, median_ratio
 from bench.processor import rate_of
@@ -20,7 +23,7 @@ from bench.statements import statements
 FIGURES = (Figure("two_processors_vs_one", "two processors / one, six partitions, all on this machine"),)
 SHARED_SECONDS_MAX = 120.0
 SECONDS_FACTOR = 4
-"""The records are published meanwhile, so a side is watched until its end."""
+"""A side is watched until its end."""
 
 _SQL = statements("bench")
 
@@ -53,7 +56,8 @@ def _side(stage: Stage, processors: int) -> Side:
                 what=f"{processors} share the partitions",
                 child=children[0],
             )
-            stage.fill(road, stage.sizes.records, series="T")
+            with _standing_still(children):
+                stage.fill(road, stage.sizes.records, series="T")
             rate, _ = rate_of(
                 lambda: ask("done_by_progress")[0],
                 children[0],
@@ -63,6 +67,18 @@ def _side(stage: Stage, processors: int) -> Side:
             return rate
 
     return run
+
+
+@contextmanager
+def _standing_still(children: Sequence[Child]) -> Iterator[None]:
+    """Stop the processes for less time than their sessions in the group last."""
+    for child in children:
+        child.process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for child in children:
+            child.process.send_signal(signal.SIGCONT)
 
 
 if __name__ == "__main__":

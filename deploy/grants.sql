@@ -2,24 +2,36 @@
 -- `onceflow migrate`: a new table can be used by nobody before.  It takes everything back first and is one transaction,
 -- so services that run meanwhile never notice.
 --
--- No role but the owner may DELETE from, or TRUNCATE, the ledger (inbox, outcome, fact, quarantine, audit), and nobody
--- may change what an outcome says.
+-- No role but the owner may DELETE from, or TRUNCATE, the ledger (inbox, outcome, fact, quarantine, audit, operation,
+-- attempt, review), and nobody may change what an outcome says or what an operation was asked for.
 
 BEGIN;
 
-GRANT USAGE ON SCHEMA onceflow TO onceflow_processor, onceflow_relay, onceflow_operator, onceflow_reader;
-REVOKE ALL ON ALL TABLES IN SCHEMA onceflow FROM onceflow_processor, onceflow_relay, onceflow_operator, onceflow_reader;
+GRANT USAGE ON SCHEMA onceflow
+TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader;
+REVOKE ALL ON ALL TABLES IN SCHEMA onceflow
+FROM onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA onceflow FROM PUBLIC;
 
 -- Every service compares the schema with its release before it does anything.
-GRANT SELECT ON onceflow.schema_migrations, onceflow.migration_checksum TO onceflow_processor, onceflow_relay;
-GRANT EXECUTE ON FUNCTION onceflow.ensure TO onceflow_processor, onceflow_relay, onceflow_operator;
+GRANT SELECT ON onceflow.schema_migrations, onceflow.migration_checksum
+TO onceflow_processor, onceflow_relay, onceflow_worker;
+GRANT EXECUTE ON FUNCTION onceflow.ensure TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_operator;
+
+-- Whoever asks for an operation writes what was asked for, and no state.
+GRANT INSERT (id, account, mode, effect, subject, occurrence, order_key, kind, args, args_sha256, cause, steps, api_version,
+              requested_at, window_from, restores)
+ON onceflow.operation TO onceflow_processor, onceflow_worker, onceflow_application, onceflow_operator;
+GRANT SELECT (id, args_sha256) ON onceflow.operation TO onceflow_processor, onceflow_application;
 
 -- Processor: the batch transaction.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE (state) ON onceflow.inbox TO onceflow_processor;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
 GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_processor;
+GRANT INSERT ON onceflow.operation_hint TO onceflow_processor;
+-- Whoever notices a restore forgets what look-ups found before it.
+GRANT SELECT (state, looked_up_at), UPDATE (looked_up_at) ON onceflow.operation TO onceflow_processor;
 -- Not of the ledger: a guard lives as long as its transaction, a suspect until it is done.
 GRANT SELECT, INSERT, DELETE ON onceflow.batch_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.suspect TO onceflow_processor;
@@ -29,11 +41,36 @@ GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;
 GRANT SELECT, INSERT, UPDATE ON onceflow.lease TO onceflow_relay;
 GRANT SELECT, UPDATE (published_seq, state, detail) ON onceflow.lane TO onceflow_relay;
 
--- Operator: decisions about lanes, positions and outcomes that cannot be published.
+-- Worker: carries operations out, runs settled functions, and moves the outcomes of applications into lanes.
+GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.account_budget TO onceflow_worker;
+GRANT SELECT ON onceflow.operation TO onceflow_worker;
+GRANT UPDATE (state, step, external_id, lease_owner, lease_until, fence, next_attempt_at, tries, looked_up_at, action_until,
+              conclusion, look_asked, look_at, surplus, told, last_error, result, settled_at)
+ON onceflow.operation TO onceflow_worker;
+GRANT SELECT, INSERT, UPDATE (sent_at, settled_at, evidence, detail, http_status, request_id)
+ON onceflow.attempt TO onceflow_worker;
+GRANT SELECT, INSERT, UPDATE (decided_at, decided_by, decision, reason) ON onceflow.review TO onceflow_worker;
+GRANT SELECT, UPDATE (taken_at) ON onceflow.operation_hint TO onceflow_worker;
+GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact TO onceflow_worker;
+GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_worker;
+-- Not of the ledger: a guard lives as long as its transaction, a staged outcome until it is in its lane.
+GRANT SELECT, INSERT, DELETE ON onceflow.batch_guard TO onceflow_worker;
+GRANT SELECT, DELETE ON onceflow.outcome_staged TO onceflow_worker;
+
+-- Application: what onceflow.attach needs, inside the application's own transaction.  It sees no event and no lane.
+GRANT SELECT ON onceflow.deployment TO onceflow_application;
+GRANT INSERT (namespace, key, cause) ON onceflow.fact TO onceflow_application;
+GRANT INSERT (outcome_id, type, key, value, cause) ON onceflow.outcome_staged TO onceflow_application;
+
+-- Operator: decisions about lanes, positions, operations in review, and outcomes that cannot be published.
 GRANT SELECT ON ALL TABLES IN SCHEMA onceflow TO onceflow_operator, onceflow_reader;
 GRANT INSERT ON onceflow.audit TO onceflow_operator;
 GRANT UPDATE (published_seq, topic_id, state, detail) ON onceflow.lane TO onceflow_operator;
 GRANT UPDATE (withheld) ON onceflow.outcome TO onceflow_operator;
 GRANT INSERT, UPDATE ON onceflow.progress, onceflow.lease TO onceflow_operator;
+GRANT UPDATE (conclusion, cancel_asked, fence, lease_owner, lease_until, next_attempt_at, tries)
+ON onceflow.operation TO onceflow_operator;
+GRANT UPDATE (decided_at, decided_by, decision, reason) ON onceflow.review TO onceflow_operator;
+GRANT UPDATE (blocked_until) ON onceflow.account_budget TO onceflow_operator;
 
 COMMIT;

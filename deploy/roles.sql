@@ -9,20 +9,23 @@
 --   onceflow_migrator    owns the schema; the only role with DDL.  Nothing that keeps running needs it.
 --   onceflow_processor   `onceflow process`: adds to the ledger, and never deletes from it
 --   onceflow_relay       `onceflow relay`: reads outcomes, says how far they are published
---   onceflow_operator    `onceflow progress`, `lanes`, `outcomes`, `topics plan`: a person's decisions
+--   onceflow_worker      `onceflow operate`: carries operations out, and never changes what was asked for
+--   onceflow_application your own application with `onceflow.attach`: asks for operations, claims facts, stages outcomes
+--   onceflow_operator    `onceflow progress`, `lanes`, `outcomes`, `operations`, `topics plan`: a person's decisions
 --   onceflow_reader      reads, for whoever looks on
 --
 -- The bridge has no role: it never speaks to PostgreSQL.
 -- Nobody can log in until you give a password (\password onceflow_processor) or another method in pg_hba.conf.
--- Your handlers write your own tables as onceflow_processor: grant it what they need there.
+-- Your handlers write your own tables as onceflow_processor, your settled functions as onceflow_worker: grant them what they
+-- need there.  An application keeps its own role, which becomes a member: GRANT onceflow_application TO my_application;
 -- A later run changes nothing.
 
 DO $$
 DECLARE
     role_name text;
 BEGIN
-    FOREACH role_name IN ARRAY ARRAY['onceflow_migrator', 'onceflow_processor', 'onceflow_relay', 'onceflow_operator',
-                                     'onceflow_reader']
+    FOREACH role_name IN ARRAY ARRAY['onceflow_migrator', 'onceflow_processor', 'onceflow_relay', 'onceflow_worker',
+                                     'onceflow_application', 'onceflow_operator', 'onceflow_reader']
     LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
             EXECUTE format('CREATE ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS', role_name);

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from onceflow_schemas import failure
-from onceflow_schemas.failure import FailureKind
+from onceflow_schemas.failure_kind import FailureKind
 
 PAGE = Path(__file__).parent / "reference" / "failures.md"
 
@@ -54,6 +54,16 @@ GROUPS: tuple[tuple[str, str, Mapping[str, FailureKind]], ...] = (
         "Decisions that are refused",
         "Nothing was changed; the dry run says what would be possible.",
         failure.DECISION_FAILURES,
+    ),
+    (
+        "Operations that are refused when they are asked for",
+        "The error rises in the handler or application that asked; nothing was written or sent. See [operations](operations.md).",
+        failure.ASKED_FAILURES,
+    ),
+    (
+        "Operations that wait for a person",
+        "`review.code`; `onceflow operations show` tells the rest.",
+        failure.REVIEW_FAILURES,
     ),
     ("While running", "They pass by themselves.", failure.SERVICE_FAILURES),
     ("At start", "The process says every fault at once and ends with exit code 3, 4 or 5.", failure.START_FAILURES),

@@ -32,7 +32,8 @@ def mark_and_write(event: dict[str, Any]) -> None:
 
 
 @DBOS.kafka_consumer(
-    {"bootstrap.servers": TOLD["bootstrap"], "group.id": "dbos", "auto.offset.reset": "earliest"}, [TOLD["topic"]]
+    {"bootstrap.servers": TOLD["bootstrap"], "group.id": TOLD["group"], "auto.offset.reset": "earliest"},
+    [TOLD["topic"]],
 )
 @DBOS.workflow()
 def handle(message: KafkaMessage) -> None:

@@ -33,7 +33,7 @@ async def connect() -> None:
 
 @broker.subscriber(
     TOLD["topic"],
-    group_id="faststream",
+    group_id=TOLD["group"],
     auto_offset_reset="earliest",
     batch=True,
     max_records=BATCH_RECORDS_MAX,

@@ -29,7 +29,7 @@ async def connect() -> None:
 
 
 @broker.subscriber(
-    TOLD["topic"], group_id="faststream", auto_offset_reset="earliest", ack_policy=AckPolicy.NACK_ON_ERROR
+    TOLD["topic"], group_id=TOLD["group"], auto_offset_reset="earliest", ack_policy=AckPolicy.NACK_ON_ERROR
 )
 async def handle(event: dict[str, Any]) -> None:
     """Mark one event and write its outcome."""

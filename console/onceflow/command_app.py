@@ -14,10 +14,13 @@ from onceflow.commands import (
     doctor,
     lanes,
     migrate,
+    operate,
+    operations,
     outcomes,
     process,
     progress,
     relay,
+    simulate,
     topics,
     up,
 )
@@ -35,12 +38,15 @@ app.command()(demo.demo)
 app.command()(bridge.bridge)
 app.command()(process.process)
 app.command()(relay.relay)
+app.command()(operate.operate)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)
 app.add_typer(topics.app, name="topics")
 app.add_typer(progress.app, name="progress")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(outcomes.app, name="outcomes")
+app.add_typer(operations.app, name="operations")
+app.add_typer(simulate.app, name="simulate")
 app.add_typer(config.app, name="config")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import suppress
+from typing import Any, cast
 
 
 def main() -> None:
@@ -26,16 +27,37 @@ def main() -> None:
 
 def _run() -> None:
     # What takes time to import is imported here, where Ctrl-C is answered already.
-    from onceflow.command_app import app  # noqa: PLC0415
-    from onceflow.exit_codes import exit_code  # noqa: PLC0415
-    from onceflow.results import write_failure  # noqa: PLC0415
-    from onceflow_schemas.failure import Failure  # noqa: PLC0415
+    from typer import BadParameter  # noqa: PLC0415
 
+    from onceflow.command_app import app  # noqa: PLC0415
+    from onceflow.exit_codes import USAGE, exit_code  # noqa: PLC0415
+    from onceflow.results import write_failure  # noqa: PLC0415
+    from onceflow_schemas.failure import Failure, Refused  # noqa: PLC0415
+
+    as_json = "--json" in sys.argv[1:]
+    # Every mistake in a command line is of this class, which typer does not show under its own name.
+    wrong_command_line = cast("type[BadParameter]", BadParameter.__base__)
     try:
-        app()
+        # By itself typer tells of a mistake in text only; otherwise it raises it, and returns the status of an Exit.
+        status = app(standalone_mode=not as_json, prog_name=_program())
+        if isinstance(status, int):
+            sys.exit(status)
     except Failure as failure:
-        write_failure(failure, as_json="--json" in sys.argv)
+        write_failure(failure, as_json=as_json)
         sys.exit(exit_code(failure))
+    except wrong_command_line as mistake:
+        write_failure(Refused("command_line_wrong", mistake.format_message(), _help_of(mistake)), as_json=True)
+        sys.exit(USAGE)
+
+
+def _program() -> str:
+    """Return what was called, for texts that name the next command; typer guesses by how the interpreter was started."""
+    return "python -m onceflow" if sys.argv[0].endswith("__main__.py") else "onceflow"
+
+
+def _help_of(mistake: Any) -> str:
+    path = "onceflow" if mistake.ctx is None else mistake.ctx.command_path
+    return f"`{path} --help` tells what it takes."
 
 
 def _end_interrupted() -> None:

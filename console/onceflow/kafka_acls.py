@@ -15,11 +15,11 @@ from typing import Any, Literal
 from onceflow.kafka_names import processor_group, relay_group, transactional_id
 from onceflow.settings_model import Settings
 
-Role = Literal["bridge", "processor", "relay", "operator"]
+Role = Literal["bridge", "processor", "relay", "worker", "operator"]
 ResourceType = Literal["topic", "group", "transactional_id"]
 Operation = Literal["READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
 
-ROLES: tuple[Role, ...] = ("bridge", "processor", "relay", "operator")
+ROLES: tuple[Role, ...] = ("bridge", "processor", "relay", "worker", "operator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class AclRule:
     """Rights of one principal on one resource.
 
     Args:
-        role: the part that works under the principal; ``operator`` is whoever runs ``onceflow topics``.
+        role: the part that works under the principal; ``worker`` is ``onceflow operate``, ``operator`` is
+            whoever runs ``onceflow topics``.
         principal: in Kafka's form, such as ``User:bridge``.
         resource_type: ``topic``, ``group`` or ``transactional_id``.
         pattern_type: always ``literal``: no right reaches a resource that is not named.
@@ -64,6 +65,7 @@ def acl_rules(settings: Settings, *, principals: Mapping[Role, str]) -> tuple[Ac
         "bridge": _bridge(settings),
         "processor": _processor(settings),
         "relay": _relay(settings),
+        "worker": _outcome_lanes(settings),
         "operator": _operator(settings),
     }
     return tuple(
@@ -112,13 +114,17 @@ def _processor(settings: Settings) -> Iterator[_Need]:
     deployment = _deployment(settings)
     for topic in settings.topics.events:
         yield _Need("topic", topic, ("READ", "DESCRIBE_CONFIGS"), "reads events; asks for the topic's size limit")
-    why = "compares the lanes with what is published; asks for the size limit of outcomes"
-    yield _Need("topic", settings.topics.outcomes, ("READ", "DESCRIBE_CONFIGS"), why)
     why = "shares the partitions with other processors; shows how far it is to lag tools"
     yield _Need("group", processor_group(deployment), ("READ",), why)
-    yield _Need(
-        "group", relay_group(deployment), ("DESCRIBE",), "sees how far the relay has come, and cannot change it"
-    )
+    yield from _outcome_lanes(settings)
+
+
+def _outcome_lanes(settings: Settings) -> Iterator[_Need]:
+    """What everybody needs who writes outcomes to lanes of the database."""
+    why = "compares the lanes with what is published; asks for the size limit of outcomes"
+    yield _Need("topic", settings.topics.outcomes, ("READ", "DESCRIBE_CONFIGS"), why)
+    why = "sees how far the relay has come, and cannot change it"
+    yield _Need("group", relay_group(_deployment(settings)), ("DESCRIBE",), why)
 
 
 def _relay(settings: Settings) -> Iterator[_Need]:

@@ -13,24 +13,31 @@ from confluent_kafka import Consumer, KafkaException, Producer
 
 from onceflow.kafka_settings import is_secret_property, likely_property
 from onceflow.redaction import redacted
-from onceflow.settings_model import KafkaSettings
+from onceflow.settings_model import Settings
 from onceflow.settings_sources import Given
+from onceflow_processor.kafka_client import consumer_properties
+from onceflow_processor.relay import kafka_clients as relay_clients
+from onceflow_producer import kafka_properties as bridge_clients
+from onceflow_producer.sizes import producer_bytes
 
 BROKERS = "bootstrap.servers"
-_CONSUMER_NEEDS = {"group.id": "onceflow.probe"}
+_NAME = "onceflow.probe"
 _WHOLE = "Failed to create"
 _silent = logging.getLogger("onceflow.kafka_probe")
 _silent.addHandler(logging.NullHandler())
 _silent.propagate = False
 
 
-def probe_faults(kafka: KafkaSettings, given: Mapping[str, Given]) -> list[str]:
+def probe_faults(settings: Settings, given: Mapping[str, Given]) -> list[str]:
     """Return what librdkafka would refuse: each property by itself, then, when all are fine, their combination.
 
+    The combination is that of the clients of the services, which adds what onceflow sets itself.
+
     Args:
-        kafka: the properties, by role.
+        settings: with the properties by role.
         given: the raw values, for their origins.
     """
+    kafka = settings.kafka
     tables = {"": kafka.properties, "consumer.": kafka.consumer, "producer.": kafka.producer}
     faults: list[str] = []
     for role, properties in tables.items():
@@ -41,8 +48,20 @@ def probe_faults(kafka: KafkaSettings, given: Mapping[str, Given]) -> list[str]:
                 faults.append(f"kafka.{role}{name} ({origin}): {_plain(said, name)}")
     if faults:
         return faults
-    whole = (_refusal(kafka.for_producer(), consumer=False), _refusal(kafka.for_consumer(), consumer=True))
+    whole = [_refusal(one, consumer="group.id" in one) for one in _clients(settings)]
     return [f"[kafka]: {text}" for text in dict.fromkeys(_plain(said, "") for said in whole if said is not None)]
+
+
+def _clients(settings: Settings) -> tuple[dict[str, Any], ...]:
+    """Return the properties of the clients that the services make; ``classic`` is the stricter group protocol."""
+    producer, deadline = settings.kafka.for_producer(), settings.bridge.answer_deadline_seconds
+    bytes_max = producer_bytes(settings.bridge.body_bytes_max, None)
+    timeout_ms = bridge_clients.message_timeout_ms(deadline)
+    return (
+        bridge_clients.producer_properties(producer, record_bytes_max=bytes_max, message_timeout_ms=timeout_ms),
+        relay_clients.producer_properties(producer, transactional_id=_NAME, record_bytes_max=None),
+        consumer_properties(settings.kafka.for_consumer(), group=_NAME, protocol="classic"),
+    )
 
 
 def _refusal(properties: Mapping[str, object], *, consumer: bool) -> str | None:
@@ -50,7 +69,7 @@ def _refusal(properties: Mapping[str, object], *, consumer: bool) -> str | None:
     offline: dict[str, Any] = {name: value for name, value in properties.items() if name != BROKERS}
     try:
         if consumer:
-            Consumer({**_CONSUMER_NEEDS, **offline}, logger=_silent).close()
+            Consumer({"group.id": _NAME, **offline}, logger=_silent).close()
         else:
             Producer(offline, logger=_silent)
     except KafkaException as error:

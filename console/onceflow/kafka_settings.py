@@ -34,6 +34,7 @@ _OURS: Mapping[str, str] = {
     "message.timeout.ms": "it follows from bridge.answer_deadline_seconds",
     "delivery.timeout.ms": "it follows from bridge.answer_deadline_seconds",
     "message.max.bytes": "it follows from bridge.body_bytes_max and topics.message_bytes_max",
+    "batch.size": "it follows from bridge.body_bytes_max and topics.message_bytes_max",
 }
 
 _JAVA: Mapping[str, str] = {
@@ -81,7 +82,7 @@ _FREQUENT = """
     ssl.keystore.password ssl.cipher.suites ssl.endpoint.identification.algorithm enable.ssl.certificate.verification
     socket.timeout.ms socket.keepalive.enable socket.nagle.disable socket.connection.setup.timeout.ms
     reconnect.backoff.ms reconnect.backoff.max.ms retry.backoff.ms metadata.max.age.ms broker.address.family
-    topic.metadata.refresh.interval.ms api.version.request statistics.interval.ms log_level debug linger.ms batch.size
+    topic.metadata.refresh.interval.ms api.version.request statistics.interval.ms log_level debug linger.ms
     compression.type compression.codec compression.level queue.buffering.max.messages queue.buffering.max.kbytes
     max.in.flight.requests.per.connection retries transaction.timeout.ms fetch.min.bytes fetch.wait.max.ms
     fetch.max.bytes max.partition.fetch.bytes queued.min.messages queued.max.messages.kbytes group.protocol

@@ -6,6 +6,7 @@ environment or in a settings file of this folder, never reach them.
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -14,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from onceflow.embedded import EmbeddedServices
-from onceflow.embedded.ports import claim_ports, comes_free
+from onceflow.embedded.ports import HOST, claim_ports, comes_free
 from onceflow.local_identity import ACCOUNT, KEY_ID, LocalIdentity
 from onceflow.settings import LoadedSettings, environment_for_child, process_environment
 from onceflow.settings_model import TopicSettings
+from onceflow.settings_sources import is_secret_setting
 from onceflow.supervisor import ProcessPart
 from onceflow_schemas.failure import Misconfigured
 
@@ -27,8 +29,12 @@ READY_VERSION = 1
 PORT_GRACE_SECONDS = 2.0
 """How long a part of the last time may still hold its port."""
 
-COMMANDS = {"bridge": "bridge", "processor": "process", "relay": "relay"}
-"""Part to command, in the order of their start."""
+COMMANDS = {"bridge": "bridge", "processor": "process", "operator": "operate", "relay": "relay"}
+"""Part to command, in the order in which they are started and ended."""
+
+SIMULATOR = "simulator"
+RETRY_SECONDS = (1, 2, 4, 8, 15, 30, 60, 300, 1_800)
+"""The simulator repeats webhooks sooner than Stripe does: nobody waits a minute for a bridge that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +46,9 @@ class LocalSystem:
         live: ``--live`` was given.
         services: started.
         identity: of the data folder.
-        ports: by name: ``bridge``, and ``<part>_metrics``.
+        ports: by name: ``bridge``, ``simulator``, and ``<part>_metrics``.
         folder: where ``up`` was started, for the user's modules.
+        simulated: the simulator stands for Stripe; else the user's API key is used, if there is one.
     """
 
     loaded: LoadedSettings = field(repr=False)
@@ -50,6 +57,29 @@ class LocalSystem:
     identity: LocalIdentity
     ports: Mapping[str, int]
     folder: Path
+    simulated: bool = True
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parts that are started: no operator without a Stripe that it could call."""
+        keyed = {"stripe.api_key", "stripe.api_keys"} & self.loaded.given.keys()
+        ours = tuple(name for name in COMMANDS if name != "operator" or self.simulated or keyed)
+        return (*ours, SIMULATOR) if self.simulated else ours
+
+    @property
+    def account(self) -> str:
+        """Whose events come from here."""
+        return self.loaded.settings.stripe.account or ACCOUNT
+
+    @property
+    def stripe_key(self) -> str:
+        """An API key of the simulator; it takes any."""
+        return "sk_live_simulator" if self.live else "sk_test_simulator"
+
+    @property
+    def stripe_url(self) -> str:
+        """Where the simulator is."""
+        return f"http://{HOST}:{self.ports[SIMULATOR]}"
 
     @property
     def topics(self) -> TopicSettings:
@@ -64,11 +94,15 @@ class LocalSystem:
         return own if given is None else f"{own},{given.value}"
 
     def part(self, name: str) -> ProcessPart:
-        """Return one of our services as a part that can be started."""
-        arguments = [sys.executable, "-P", "-m", "onceflow", COMMANDS[name]]
+        """Return one of our services, or the simulator, as a part that can be started."""
+        python = [sys.executable, "-P", "-m"]
+        if name == SIMULATOR:
+            arguments = [*python, "onceflow_simulator", *self._simulator_arguments()]
+        else:
+            arguments = [*python, "onceflow", COMMANDS[name], *(["--live"] if self.live else [])]
         return ProcessPart(
             name,
-            arguments=[*arguments, "--live"] if self.live else arguments,
+            arguments=arguments,
             environment=lambda: self.environment(name),
             folder=self.folder,
             state_file=self.state_file(name),
@@ -79,29 +113,79 @@ class LocalSystem:
         """Where a part says that it is ready."""
         return self.services.folder.root / f"{name}.state.json"
 
+    def _simulator_arguments(self) -> list[str]:
+        given = {
+            "--port": self.ports[SIMULATOR],
+            "--state-file": self.state_file(SIMULATOR),
+            "--account": self.account,
+            "--knobs": json.dumps({"retry_seconds": RETRY_SECONDS}),
+            "--parent-pid": os.getpid(),
+        }
+        return [str(text) for pair in given.items() for text in pair]
+
+    def join_simulator(self) -> None:
+        """Have a simulator that was just started send its events to the bridge.
+
+        Not by its arguments: the secret would stand in the list of processes.
+
+        Raises:
+            OSError, SimulatorRefused: it did not take it.
+        """
+        from onceflow_simulator import SimulatorClient  # noqa: PLC0415 - only where there is one
+
+        url = f"http://{HOST}:{self.ports['bridge']}{WEBHOOK_PATH}"
+        client = SimulatorClient(self.stripe_url)
+        client.add_webhook(url, secrets=[self.identity.webhook_secret], livemode=self.live)
+
     def environment(self, name: str) -> dict[str, str]:
         """Return the whole environment of a part."""
-        given = self.loaded.given
-        settings = self.loaded.settings
-        overrides: dict[str, Any] = {
-            "deployment.id": settings.deployment.id or self.identity.deployment,
-            "deployment.profile": "dev",
-            "stripe.account": settings.stripe.account or ACCOUNT,
+        if name == SIMULATOR:
+            return environment_for_child(process_environment(), {}, overrides={})
+        overrides = self._common() | {
             "stripe.webhook_secret": self.webhook_secrets,
-            "database.url": self.services.database_url,
-            "kafka.bootstrap.servers": self.services.kafka_bootstrap,
             "bridge.port": self.ports["bridge"],
-            "processor.handlers": settings.processor.handlers or HANDLERS,
             "metrics.port": self.ports[f"{name}_metrics"],
             "logs.format": "json",
             "runtime.parent_pid": os.getpid(),
             "runtime.state_file": self.state_file(name),
         }
-        if "attestation.keys" not in given:
-            overrides["attestation.keys"] = f"{KEY_ID}={self.identity.attestation_secret}"
+        return environment_for_child(process_environment(), self.loaded.given, overrides=overrides)
+
+    def environment_beside(self) -> dict[str, str]:
+        """Return the variables with which a command that is started by hand works on this system, on ports of its own.
+
+        They hold this system's secrets, and none that the user gave for anything else.
+        """
+        given = {name: value for name, value in self.loaded.given.items() if not is_secret_setting(name)}
+        overrides = self._common() | {
+            "stripe.webhook_secret": f"{KEY_ID}={self.identity.webhook_secret}",
+            "bridge.port": 0,
+            "metrics.port": 0,
+            # There is one broker, whatever the user's own cluster has.
+            "topics.replication_factor": None,
+            "topics.min_insync_replicas": None,
+        }
+        return environment_for_child({}, given, overrides=overrides)
+
+    def _common(self) -> dict[str, Any]:
+        """Return what all parts are told, whoever starts them."""
+        settings = self.loaded.settings
+        common: dict[str, Any] = {
+            "deployment.id": settings.deployment.id or self.identity.deployment,
+            "deployment.profile": "dev",
+            "stripe.account": self.account,
+            "database.url": self.services.database_url,
+            "kafka.bootstrap.servers": self.services.kafka_bootstrap,
+            "processor.handlers": settings.processor.handlers or HANDLERS,
+        }
+        if "attestation.keys" not in self.loaded.given:
+            common["attestation.keys"] = f"{KEY_ID}={self.identity.attestation_secret}"
         if self.live:
-            overrides["stripe.mode"] = "live"
-        return environment_for_child(process_environment(), given, overrides=overrides)
+            common["stripe.mode"] = "live"
+        if self.simulated:
+            # Nobody's real key reaches a simulated Stripe.
+            common |= {"stripe.api_base": self.stripe_url, "stripe.api_key": self.stripe_key, "stripe.api_keys": None}
+        return common
 
     def ready(self, states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Return the content of the ready file.
@@ -109,6 +193,7 @@ class LocalSystem:
         Args:
             states: what each part says about itself, by name.
         """
+        stripe = {"stripe_api_base": self.stripe_url, "stripe_api_key": self.stripe_key} if self.simulated else {}
         return {
             "version": READY_VERSION,
             "webhook_url": states["bridge"]["url"] + WEBHOOK_PATH,
@@ -117,6 +202,8 @@ class LocalSystem:
             "database_url": self.services.database_url,
             "event_topic": self.topics.events[0],
             "outcome_topic": self.topics.outcomes,
+            **stripe,
+            "environment": self.environment_beside(),
             "metrics_urls": {name: state["metrics_url"] for name, state in states.items() if "metrics_url" in state},
             "pids": {name: state["pid"] for name, state in states.items()},
         }
@@ -129,7 +216,7 @@ def claim_all_ports(services: EmbeddedServices, *, bridge_port: int | None) -> d
         services: with a claimed folder.
         bridge_port: the user's choice; None or 0 for the remembered one.
     """
-    names = ["bridge", *(f"{name}_metrics" for name in COMMANDS)]
+    names = ["bridge", SIMULATOR, *(f"{name}_metrics" for name in COMMANDS)]
     ports = claim_ports(services.folder.root / "ports.json", names, grace_seconds=PORT_GRACE_SECONDS)
     return ports | ({"bridge": bridge_port} if bridge_port else {})
 

@@ -29,7 +29,7 @@ def write_ready(state: Mapping[str, object]) -> None:
 
 
 def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write aligned columns; bold titles where standard output is a terminal."""
+    """Write aligned columns, a row a line; bold titles where standard output is a terminal."""
     from rich.console import Console  # noqa: PLC0415 - only a table pays for it
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -38,7 +38,7 @@ def write_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(" ".join(cell.splitlines())) for cell in row))
     console = Console(file=sys.stdout, highlight=False, soft_wrap=False)
     if console.is_terminal:
         console.print(table)

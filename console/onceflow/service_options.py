@@ -6,16 +6,27 @@ import os
 import secrets
 import socket
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from onceflow.kafka_names import processor_group, relay_group, transactional_id
 from onceflow.settings_model import Settings
+from onceflow_schemas.failure import Misconfigured
 
 if TYPE_CHECKING:
     from onceflow_processor.handlers import Handlers
+    from onceflow_processor.operations.senders.mail_sender import MailServer
+    from onceflow_processor.operations.senders.sender import Sender
+    from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
+    from onceflow_processor.operations.service import OperatorOptions
     from onceflow_processor.relay.service import RelayOptions
     from onceflow_processor.service import ProcessorOptions
     from onceflow_producer.options import BridgeOptions
+    from onceflow_schemas.operations.limits import Limits
+
+LIVE_REQUESTS_PER_SECOND = 80
+TEST_REQUESTS_PER_SECOND = 20
+"""Stripe's limits of an account are 100 and 25; the rest is left to others with the same account."""
 
 Announce = Callable[[Mapping[str, object]], None]
 """Called once, with what a service says about itself, when it is ready."""
@@ -60,12 +71,11 @@ def processor_options(settings: Settings, *, handlers: Handlers, announce: Annou
 
     assert settings.deployment.id is not None
     assert settings.stripe.account is not None
-    own = settings.stripe.account
     return ProcessorOptions(
         kafka=settings.kafka.for_consumer(),
         database_url=settings.database.url.get_secret_value(),
         deployment=settings.deployment.id,
-        accounts=(own, *(account for account in dict.fromkeys(settings.stripe.accounts) if account != own)),
+        accounts=_accounts(settings),
         mode=settings.stripe.mode,
         topics=settings.topics.events,
         outcome_topic=settings.topics.outcomes,
@@ -76,6 +86,7 @@ def processor_options(settings: Settings, *, handlers: Handlers, announce: Annou
         horizon_days=settings.processor.horizon_days,
         start=settings.processor.start,
         group_protocol=settings.processor.group_protocol,
+        api_version=settings.stripe.api_version,
         batch_records_max=settings.processor.batch_records_max,
         batch_bytes_max=settings.processor.batch_bytes_max,
         batch_seconds_max=settings.processor.batch_seconds_max,
@@ -113,3 +124,133 @@ def relay_options(settings: Settings, *, announce: Announce | None = None) -> Re
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
     )
+
+
+def operator_options(settings: Settings, *, handlers: Handlers, announce: Announce | None = None) -> OperatorOptions:
+    """Return the options of the workers of operations; every setting that they need is set.
+
+    Raises:
+        Misconfigured: ``settings_invalid``: an account has no API key.
+    """
+    from onceflow_processor.operations.service import OperatorOptions  # noqa: PLC0415
+
+    assert settings.deployment.id is not None
+    given = settings.operations
+    default_rate = LIVE_REQUESTS_PER_SECOND if settings.stripe.mode == "live" else TEST_REQUESTS_PER_SECOND
+    return OperatorOptions(
+        kafka=settings.kafka.for_consumer(),
+        database_url=settings.database.url.get_secret_value(),
+        deployment=settings.deployment.id,
+        accounts=_accounts(settings),
+        mode=settings.stripe.mode,
+        outcome_topic=settings.topics.outcomes,
+        relay_group=relay_group(settings.deployment.id),
+        handlers=handlers,
+        senders=senders(settings),
+        owner=owner(),
+        concurrency=given.concurrency,
+        lease_seconds=given.lease_seconds,
+        api_version=settings.stripe.api_version,
+        requests_per_second=given.requests_per_second or default_rate,
+        burst=given.burst,
+        limits=operation_limits(settings),
+        poll_seconds=given.poll_seconds,
+        callback_deadline_seconds=given.callback_deadline_seconds,
+        metrics_host=settings.metrics.host,
+        metrics_port=settings.metrics.port,
+        state_file=settings.runtime.state_file,
+        announce=announce,
+        parent_pid=settings.runtime.parent_pid,
+        prepared=settings.database.prepared,
+    )
+
+
+def operation_limits(settings: Settings) -> Limits:
+    """Return the times by which operations are decided."""
+    from onceflow_schemas.operations.limits import Limits  # noqa: PLC0415
+
+    given = settings.operations
+    return Limits(
+        safe_window=timedelta(hours=given.safe_window_hours),
+        absence_wait=timedelta(minutes=given.absence_wait_minutes),
+        action_wait=timedelta(minutes=given.action_minutes),
+        action_wait_off_session=timedelta(minutes=given.action_off_session_minutes),
+    )
+
+
+def senders(settings: Settings) -> dict[str, Sender]:
+    """Return what makes the calls, by kind; mail only where a server is set.
+
+    Raises:
+        Misconfigured: ``settings_invalid``: an account has no API key.
+    """
+    from onceflow_processor.operations.senders.http_sender import HttpSender  # noqa: PLC0415
+    from onceflow_processor.operations.senders.mail_sender import MailSender  # noqa: PLC0415
+    from onceflow_processor.operations.senders.stripe_gateway import StripeGateway  # noqa: PLC0415
+
+    given, server = settings.operations, mail_server(settings)
+    times = {
+        "connect_seconds": min(given.connect_seconds, given.call_seconds_max),
+        "total_seconds": given.call_seconds_max,
+    }
+    credentials = {name: secret.get_secret_value() for name, secret in given.credentials.items()}
+    made: dict[str, Sender] = {
+        "stripe": StripeGateway(accesses(settings), api_base=settings.stripe.api_base, **times),
+        "http": HttpSender(credentials=credentials, **times),
+    }
+    if server is not None:
+        made["mail"] = MailSender(server, **times)
+    return made
+
+
+def mail_server(settings: Settings) -> MailServer | None:
+    """Return the server that takes mail; None where none is set."""
+    from onceflow_processor.operations.senders.mail_sender import MailServer  # noqa: PLC0415
+
+    mail = settings.mail
+    if mail.host is None:
+        return None
+    return MailServer(
+        host=mail.host,
+        port=mail.port,
+        security=mail.security,
+        username=mail.username,
+        password=None if mail.password is None else mail.password.get_secret_value(),
+        authorities=None if mail.authorities is None else str(mail.authorities),
+        local_name=mail.local_name,
+    )
+
+
+def accesses(settings: Settings) -> tuple[StripeAccess, ...]:
+    """Return how each account is reached: by a key of its own, else as a connected account of the platform.
+
+    Raises:
+        Misconfigured: ``settings_invalid``: an account has no API key.
+    """
+    from onceflow_processor.operations.senders.stripe_gateway import StripeAccess  # noqa: PLC0415
+
+    stripe, mode = settings.stripe, settings.stripe.mode
+    accounts = _accounts(settings)
+    missing = [account for account in accounts if account not in stripe.api_keys and stripe.api_key is None]
+    if missing:
+        faults = tuple(
+            f"stripe.api_keys has no key for {account}, and stripe.api_key is not set: operations could not be sent; "
+            "set STRIPE_API_KEY to a restricted key, such as rk_test_..."
+            for account in missing
+        )
+        raise Misconfigured("settings_invalid", "; ".join(faults), faults=faults)
+    found = []
+    for account in accounts:
+        own = stripe.api_keys.get(account)
+        key = own if own is not None else stripe.api_key
+        assert key is not None, "it would be among the missing"
+        connected = own is None and account != stripe.account
+        found.append(StripeAccess(account=account, mode=mode, api_key=key.get_secret_value(), connected=connected))
+    return tuple(found)
+
+
+def _accounts(settings: Settings) -> tuple[str, ...]:
+    """Return the accounts of the settings, their own first."""
+    own = settings.stripe.account
+    assert own is not None
+    return (own, *(account for account in dict.fromkeys(settings.stripe.accounts) if account != own))

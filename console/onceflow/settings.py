@@ -34,7 +34,7 @@ from onceflow.settings_sources import (
     from_table,
     variable_of,
 )
-from onceflow.transport_checks import broker_faults, database_faults
+from onceflow.transport_checks import broker_faults, call_faults, database_faults
 from onceflow_schemas.failure import Misconfigured
 
 CONFIG_FILE = "onceflow.toml"
@@ -93,9 +93,22 @@ def load_settings(
 
 
 def read_settings(
-    sources: SettingSources, *, needs: Collection[str] = (), environment: Mapping[str, str] | None = None
+    sources: SettingSources,
+    *,
+    needs: Collection[str] = (),
+    uses: Collection[str] | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> LoadedSettings:
-    """Do what ``load_settings`` does, and return the faults: their settings have defaults then."""
+    """Do what ``load_settings`` does, and return the faults: their settings have defaults then.
+
+    Args:
+        sources: as there.
+        needs: as there.
+        uses: settings that are looked at as closely as those of ``needs``, which they are when left out, and may be
+            missing.
+        environment: as there.
+    """
+    uses = needs if uses is None else uses
     environment = os.environ if environment is None else environment
     given, faults, blamed = _collected(sources, environment)
     kafka, kafka_faults = kafka_settings(given)
@@ -109,9 +122,9 @@ def read_settings(
         faults += [
             *(fault.text for fault in crossed if not bad.intersection(fault.names)),
             *missing_faults(needs, given=given, blamed=blamed, libpq_is_set=libpq_is_set),
-            *_database_faults(settings, wanted="database.url" in needs),
-            *_transport_faults(settings, environment, needs=needs),
-            *_client_faults(settings, given, wanted="kafka.bootstrap.servers" in needs and "kafka." not in blamed),
+            *_database_faults(settings, wanted="database.url" in uses),
+            *_transport_faults(settings, environment, uses=uses),
+            *_client_faults(settings, given, wanted="kafka.bootstrap.servers" in uses and "kafka." not in blamed),
         ]
     return LoadedSettings(settings, given, tuple(faults))
 
@@ -256,13 +269,15 @@ def _database_faults(settings: Settings, *, wanted: bool) -> list[str]:
     return []
 
 
-def _transport_faults(settings: Settings, environment: Mapping[str, str], *, needs: Collection[str]) -> list[str]:
-    """Only what the command uses is looked at: a bridge does not care how a database would be reached."""
+def _transport_faults(settings: Settings, environment: Mapping[str, str], *, uses: Collection[str]) -> list[str]:
+    """Of Kafka and database only what the command uses is looked at; the way of calls and mail whoever reads the settings."""
     if settings.deployment.profile != "production":
         return []
-    faults = broker_faults(settings.kafka) if "kafka.bootstrap.servers" in needs else []
+    mail = settings.mail
+    faults = call_faults(api_base=settings.stripe.api_base, mail_host=mail.host, mail_security=mail.security)
+    faults += broker_faults(settings.kafka) if "kafka.bootstrap.servers" in uses else []
     url = settings.database.url.get_secret_value()
-    if "database.url" in needs and not _database_faults(settings, wanted=True):
+    if "database.url" in uses and not _database_faults(settings, wanted=True):
         from psycopg.conninfo import conninfo_to_dict  # noqa: PLC0415 - only commands that use the database pay for it
 
         faults += database_faults(conninfo_to_dict(url), environment=environment)
@@ -274,4 +289,4 @@ def _client_faults(settings: Settings, given: Mapping[str, Given], *, wanted: bo
         return []
     from onceflow.kafka_probe import probe_faults  # noqa: PLC0415 - only commands that use Kafka load its client
 
-    return probe_faults(settings.kafka, given)
+    return probe_faults(settings, given)

@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, SecretStr
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, InstanceOf, SecretStr
 
 from onceflow.attestation_settings import parse_keys, zoned_time
+from onceflow.settings_operations import MailSettings, OperationsSettings
+from onceflow.settings_section import Port, Seconds, Section, split, table
 from onceflow_producer.endpoint_secrets import EndpointSecret, parse_secrets
 from onceflow_producer.sizes import TOPIC_BYTES_DEFAULT
 from onceflow_schemas.attestation import AttestationKey
@@ -24,22 +26,10 @@ from onceflow_schemas.times import format_time
 
 ANSWER_DEADLINE_MAX_SECONDS = 9.5
 """Stripe does not publish its timeout; ten seconds is what senders of webhooks are known to wait."""
+API_VERSION = "2026-10-28.endive"
+"""What the pinned SDK speaks; a test compares the two."""
 _API_KEY = re.compile(r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{1,255}")
 _HANDLERS = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-
-
-def _split(value: Any) -> Any:
-    """Take a comma list for a list: the environment and flags have only text."""
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
-
-
-def _table(value: Any) -> Any:
-    if isinstance(value, str):
-        parts = [part.partition("=") for part in value.split(",") if part.strip()]
-        return {name.strip(): text.strip() for name, _, text in parts}
-    return value
 
 
 def _endpoint_secrets(value: Any) -> Any:
@@ -81,14 +71,6 @@ def _handlers(value: str) -> str:
 Account = Annotated[str, AfterValidator(_account)]
 ApiKey = Annotated[SecretStr, AfterValidator(_api_key)]
 TopicName = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")]
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Port = Annotated[int, Field(ge=0, le=65_535)]
-
-
-class Section(BaseModel):
-    """What all sections have in common: frozen, nothing unknown, and no input in error texts."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", str_strip_whitespace=True, hide_input_in_errors=True)
 
 
 class DeploymentSettings(Section):
@@ -112,7 +94,7 @@ class StripeSettings(Section):
     account: Account | None = Field(
         None, examples=["acct_1AbCdEfGhIjKlMnO"], description="The account of events that name none (all but Connect)."
     )
-    accounts: Annotated[tuple[Account, ...], BeforeValidator(_split)] = Field(
+    accounts: Annotated[tuple[Account, ...], BeforeValidator(split)] = Field(
         (), examples=["acct_A,acct_B"], description="Connected accounts whose events are served too."
     )
     mode: Literal["test", "live"] = Field("test", description="Which events are served; `--live` sets it to live.")
@@ -128,11 +110,21 @@ class StripeSettings(Section):
         description="API key; a live one also needs the flag `--live`.",
         json_schema_extra={"secret": True},
     )
-    api_keys: Annotated[dict[Account, ApiKey], BeforeValidator(_table)] = Field(
+    api_keys: Annotated[dict[Account, ApiKey], BeforeValidator(table)] = Field(
         default_factory=dict,
         examples=["acct_A=rk_test_..."],
         description="One API key per account: `acct_A=rk_test_...,acct_B=...`, or a table in the file.",
         json_schema_extra={"secret": True},
+    )
+    api_base: str = Field(
+        "https://api.stripe.com",
+        pattern=r"^https?://[^/?#@\s]+/?$",
+        description="Where Stripe is called; another one is for a simulator or a proxy of yours.",
+    )
+    api_version: str = Field(
+        API_VERSION,
+        pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}(\.[a-z]+)?$",
+        description="The API version that new operations are frozen with.",
     )
 
 
@@ -172,7 +164,7 @@ class DatabaseSettings(Section):
 class TopicSettings(Section):
     """The topics, and how `onceflow topics apply` makes them."""
 
-    events: Annotated[tuple[TopicName, ...], BeforeValidator(_split), Field(min_length=1, max_length=32)] = Field(
+    events: Annotated[tuple[TopicName, ...], BeforeValidator(split), Field(min_length=1, max_length=32)] = Field(
         ("stripe.events.v1",),
         description="Topics with events: the bridge writes to the first, the processor reads all.",
     )
@@ -300,6 +292,8 @@ class Settings(Section):
     bridge: BridgeSettings = BridgeSettings()
     processor: ProcessorSettings = ProcessorSettings()
     relay: RelaySettings = RelaySettings()
+    operations: OperationsSettings = OperationsSettings()
+    mail: MailSettings = MailSettings()
     metrics: MetricsSettings = MetricsSettings()
     logs: LogSettings = LogSettings()
     runtime: RuntimeSettings = RuntimeSettings()

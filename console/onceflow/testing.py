@@ -4,6 +4,7 @@
 
     result = run(handlers, event("invoice.paid", {"id": "in_1", "amount_paid": 1200}))
     assert result.outcomes[0].data == {...}
+    assert result.operations[0].call == StripeCall.post("/v1/refunds", charge="ch_1", amount=500)
 
 Rule: what a handler asks for is checked by the same code as in production; only the SQL is not run: it is recorded, and
 answered with the rows that the test gives.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
@@ -21,13 +23,16 @@ from psycopg import Connection
 
 from onceflow_processor.effects import Effects, FactKey, fact_key
 from onceflow_processor.event import Event
-from onceflow_processor.facts import Facts
 from onceflow_processor.handler_run import call
 from onceflow_processor.handlers import Handlers
-from onceflow_processor.tx import Parameters, Query, Tx
+from onceflow_processor.known import Known
+from onceflow_processor.operations.effect import Settled
+from onceflow_processor.operations.request import Origin, RequestRules
+from onceflow_processor.tx import Parameters, Query, Requests, Tx
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.identity import Identity
+from onceflow_schemas.operations.calls import Call
 
 CREATED = 1_767_225_600
 """The creation time of test events: 2026-01-01T00:00:00Z."""
@@ -46,6 +51,21 @@ class OutcomeAsked:
     data: Any
 
 
+@dataclass(frozen=True, slots=True)
+class OperationAsked:
+    """An operation that a handler asked for, with the call that would be frozen."""
+
+    id: str
+    effect: str
+    subject: str
+    occurrence: int
+    order_key: str | None
+    account: str
+    mode: str
+    args: Mapping[str, Any]
+    call: Call
+
+
 @dataclass(slots=True)
 class Result:
     """What the handlers of an event asked for; ``ignored`` when no handler has its type."""
@@ -53,6 +73,7 @@ class Result:
     ignored: bool = False
     outcomes: list[OutcomeAsked] = field(default_factory=list)
     facts: list[FactKey] = field(default_factory=list)
+    operations: list[OperationAsked] = field(default_factory=list)
     statements: list[tuple[str, Parameters]] = field(default_factory=list)
 
 
@@ -107,6 +128,7 @@ def run(
     *,
     taken: Iterable[tuple[str, ...]] = (),
     answers: Sequence[Sequence[Mapping[str, Any]]] = (),
+    accounts: Iterable[str] = (),
 ) -> Result:
     """Run the handlers of an event.
 
@@ -115,55 +137,135 @@ def run(
         event: from ``event``.
         taken: facts (namespace, key parts ...) that other events have claimed before.
         answers: the rows that the handlers' queries get, one list per query in their order.
+        accounts: those that operations may act on beside the event's own.
 
     Raises:
         Whatever a handler raises; AssertionError when it asks more queries than there are answers.
     """
-    handlers.check()
-    facts = Facts()
-    facts.remember(fact_key(namespace, tuple(parts)) for namespace, *parts in taken)
-    result = Result()
+    bench = _Bench(handlers, origin=event, taken=taken, answers=answers, accounts=accounts)
     found = handlers.for_type(event.type)
-    result.ignored = not found
-    effects = Effects()
-    left = list(answers)
     for handler in found:
-        recording = _RecordingTx(event, handler=handler.name, effects=effects, facts=facts, result=result, answers=left)
-        call(handler, event, transaction=recording)
-    result.facts = effects.facts
-    result.outcomes = [
-        OutcomeAsked(outcome.outcome_id, outcome.type, outcome.key, json.loads(outcome.value))
-        for outcome in effects.outcomes
-    ]
+        call(handler, event, transaction=bench.transaction(cause=event.cause, handler=handler.name))
+    result = bench.result()
+    result.ignored = not found
     return result
+
+
+def settled(
+    asked: OperationAsked,
+    state: str = "succeeded",
+    *,
+    external_id: str | None = None,
+    result: Mapping[str, Any] | None = None,
+) -> Settled:
+    """Make what the settled function of an operation's effect gets.
+
+    Args:
+        asked: from ``Result.operations``.
+        state: ``succeeded``, ``failed`` or ``canceled``.
+        external_id: the object at the other side.
+        result: what is known of it.
+    """
+    return Settled(
+        id=asked.id, effect=asked.effect, subject=asked.subject, occurrence=asked.occurrence, account=asked.account,
+        mode=asked.mode, state=state, order_key=asked.order_key, args=asked.args, external_id=external_id,
+        result=dict(result or {}),
+    )  # fmt: skip
+
+
+def run_settled(
+    handlers: Handlers,
+    operation: Settled,
+    *,
+    taken: Iterable[tuple[str, ...]] = (),
+    answers: Sequence[Sequence[Mapping[str, Any]]] = (),
+    accounts: Iterable[str] = (),
+) -> Result:
+    """Run the settled function of an operation's effect; arguments and errors as those of ``run``."""
+    bench = _Bench(handlers, origin=_SettledOrigin(operation), taken=taken, answers=answers, accounts=accounts)
+    function = handlers.effects[operation.effect].callback
+    if function is not None:
+        function(operation, bench.transaction(cause=operation.cause, handler=operation.effect))
+    result = bench.result()
+    result.ignored = function is None
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _SettledOrigin:
+    operation: Settled
+    created: datetime | None = None
+
+    @property
+    def account(self) -> str:
+        return self.operation.account
+
+    @property
+    def mode(self) -> str:
+        return self.operation.mode
+
+
+class _Bench:
+    """One transaction that is recorded instead of run."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        *,
+        origin: Origin,
+        taken: Iterable[tuple[str, ...]],
+        answers: Sequence[Sequence[Mapping[str, Any]]],
+        accounts: Iterable[str],
+    ) -> None:
+        handlers.check()
+        self.origin = origin
+        self.effects = Effects()
+        self.known = Known()
+        self.known.facts.remember(fact_key(namespace, tuple(parts)) for namespace, *parts in taken)
+        rules = RequestRules(frozenset({origin.account, *accounts}), handlers.effects)
+        self.requests = Requests(self.known.operations, rules)
+        self.answers = list(answers)
+        self.statements: list[tuple[str, Parameters]] = []
+
+    def transaction(self, *, cause: str, handler: str) -> Tx:
+        return _RecordingTx(self, cause=cause, handler=handler)
+
+    def result(self) -> Result:
+        return Result(
+            outcomes=[
+                OutcomeAsked(outcome.outcome_id, outcome.type, outcome.key, json.loads(outcome.value))
+                for outcome in self.effects.outcomes
+            ],
+            facts=self.effects.facts,
+            operations=[
+                OperationAsked(
+                    id=str(one.id), effect=one.effect, subject=one.subject, occurrence=one.occurrence,
+                    order_key=one.order_key, account=one.account, mode=one.mode, args=json.loads(one.args), call=one.call,
+                )
+                for one in self.effects.operations
+            ],
+            statements=self.statements,
+        )  # fmt: skip
 
 
 class _RecordingTx(Tx):
     """A ``Tx`` whose SQL is recorded instead of run."""
 
-    __slots__ = ("_answers", "_result")
+    __slots__ = ("_bench",)
 
-    def __init__(
-        self,
-        event: Event,
-        *,
-        handler: str,
-        effects: Effects,
-        facts: Facts,
-        result: Result,
-        answers: list[Sequence[Mapping[str, Any]]],
-    ) -> None:
+    def __init__(self, bench: _Bench, *, cause: str, handler: str) -> None:
         super().__init__(
             cast("Connection[Any]", None),
-            cause=event.cause,
+            cause=cause,
             handler=handler,
-            effects=effects,
-            facts=facts,
+            effects=bench.effects,
+            facts=bench.known.facts,
             lane_count=LANE_COUNT,
             value_bytes_max=VALUE_BYTES_MAX,
+            requests=bench.requests,
+            origin=bench.origin,
         )
-        self._result = result
-        self._answers = answers
+        self._bench = bench
 
     @property
     def connection(self) -> Connection[Any]:
@@ -173,7 +275,7 @@ class _RecordingTx(Tx):
 
     def execute(self, query: Query, parameters: Parameters = None) -> int:
         """Record a statement; it touches one row."""
-        self._result.statements.append((_text(query), parameters))
+        self._bench.statements.append((_text(query), parameters))
         return 1
 
     def fetch_one(self, query: Query, parameters: Parameters = None) -> dict[str, Any] | None:
@@ -183,11 +285,11 @@ class _RecordingTx(Tx):
 
     def fetch_all(self, query: Query, parameters: Parameters = None) -> list[dict[str, Any]]:
         """Record a query and give its answer."""
-        self._result.statements.append((_text(query), parameters))
-        if not self._answers:
+        self._bench.statements.append((_text(query), parameters))
+        if not self._bench.answers:
             message = f"the handler asked a query that the test has no answer for: {_text(query)[:200]}"
             raise AssertionError(message)
-        return [dict(row) for row in self._answers.pop(0)]
+        return [dict(row) for row in self._bench.answers.pop(0)]
 
 
 def _text(query: Query) -> str:

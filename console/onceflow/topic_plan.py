@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from onceflow.settings_model import TopicSettings
+from onceflow_schemas.topic_ids import shown_topic_id
 
 MS_PER_DAY = 86_400_000
 REPLICATION_FACTOR_WANTED = 3
@@ -205,8 +206,8 @@ def _lane_differences(
         return
     if lanes.topic_ids != {outcome.topic_id}:
         note = "the topic was deleted and made again, or this is another cluster"
-        known = ", ".join(sorted(lanes.topic_ids))
-        yield Difference("onceflow.lane", "topic id", known, outcome.topic_id, "refused", note)
+        known = ", ".join(sorted(map(shown_topic_id, lanes.topic_ids)))
+        yield Difference("onceflow.lane", "topic id", known, shown_topic_id(outcome.topic_id), "refused", note)
     elif lanes.count != outcome.partitions:
         note = "lanes and partitions belong together for ever"
         yield Difference("onceflow.lane", "lanes", str(outcome.partitions), str(lanes.count), "refused", note)

@@ -46,6 +46,8 @@ def read_topics(admin: KafkaAdmin, names: Sequence[str]) -> dict[str, TopicFound
     for name, answer in described.items():
         try:
             topic = answer.result(REQUEST_TIMEOUT_SECONDS)
+            # A topic may be deleted between the two questions.
+            config = _read_config(admin.client, name)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 continue
@@ -55,7 +57,7 @@ def read_topics(admin: KafkaAdmin, names: Sequence[str]) -> dict[str, TopicFound
             topic_id=str(topic.topic_id),
             partitions=len(topic.partitions),
             replication_factor=min((len(one.replicas) for one in topic.partitions), default=0),
-            config=_read_config(admin.client, name),
+            config=config,
         )
     return found
 
@@ -140,10 +142,7 @@ def refuse(plan: TopicPlan) -> None:
 def _read_config(client: AdminClient, name: str) -> dict[str, str]:
     resource = ConfigResource(ConfigResource.Type.TOPIC, name)
     answer = client.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_SECONDS)[resource]
-    try:
-        entries: Mapping[str, Any] = answer.result(REQUEST_TIMEOUT_SECONDS)
-    except KafkaException as error:
-        raise failure_of(error) from None
+    entries: Mapping[str, Any] = answer.result(REQUEST_TIMEOUT_SECONDS)
     return {key: str(entry.value) for key, entry in entries.items()}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from onceflow.settings_model import KafkaSettings
 
@@ -45,6 +46,23 @@ def database_faults(address: Mapping[str, object], *, environment: Mapping[str, 
         return []
     where = f"database.url has sslmode={mode} and {away[0]} is not this machine"
     return [f"{where}: everybody on the way could read the ledger; a good value is sslmode=verify-full, {_WAY_OUT}"]
+
+
+def call_faults(*, api_base: str, mail_host: str | None, mail_security: str) -> list[str]:
+    """Return what is wrong with the way of calls to Stripe and of mail."""
+    faults = []
+    address = urlsplit(api_base)
+    if address.scheme != "https" and not is_local(address.hostname or ""):
+        faults.append(
+            f"stripe.api_base is {api_base} and {address.hostname} is not this machine: everybody on the way could read the "
+            f"API key; a good value is https://api.stripe.com, {_WAY_OUT}"
+        )
+    if mail_host is not None and mail_security == "none" and not is_local(mail_host):
+        faults.append(
+            f"mail.security is none and {mail_host} is not this machine: everybody on the way could read mail and password; "
+            f"a good value is tls, {_WAY_OUT}"
+        )
+    return faults
 
 
 def is_local(host: str) -> bool:

@@ -46,14 +46,15 @@ class Item:
     """One record of a batch and what is known about it; it survives reruns of the batch.
 
     ``event`` is None for a record that nobody vouches for.  ``fault`` sends it to quarantine.  ``tries`` counts how
-    often its handlers failed.  ``success_told`` says that the breaker has heard how well it went, or a rerun would
-    tell it again.
+    often its handlers failed.  ``trial`` is a fault that counts only if events behind it go well.  ``success_told`` says
+    that the breaker has heard how well it went, or a rerun would tell it again.
     """
 
     record: Record
     event: EventRecord | None
     fault: Fault | None = None
     tries: int = 0
+    trial: Fault | None = None
     success_told: bool = False
 
     @property

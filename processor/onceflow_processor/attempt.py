@@ -18,9 +18,11 @@ from onceflow_processor.claim import Claimed, claim, event_of
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.effects import Effects, FactKey, fact_key
 from onceflow_processor.event import Event
-from onceflow_processor.facts import Facts
 from onceflow_processor.handler_run import HandlerRun, HandlerSettings, reset_session
 from onceflow_processor.handlers import Handlers
+from onceflow_processor.hints import Hint, hints_of
+from onceflow_processor.known import Known
+from onceflow_processor.look_up import look_up_facts
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
@@ -58,6 +60,8 @@ class Counts:
     ignored: int = 0
     duplicate: int = 0
     outcomes: int = 0
+    operations: int = 0
+    hints: int = 0
     text_replaced: int = 0
     quarantined: dict[str, int] = field(default_factory=dict)
     kept: list[tuple[Item, Fault]] = field(default_factory=list)
@@ -73,7 +77,7 @@ class Attempt:
         settings: AttemptSettings,
         items: Sequence[Item],
         positions: Mapping[Partition, Position],
-        facts: Facts,
+        known: Known,
         deadline: Deadline,
         breaker: Breaker,
     ) -> None:
@@ -81,10 +85,11 @@ class Attempt:
         self._settings = settings
         self._items = items
         self._positions = positions
-        self._facts = facts
+        self._known = known
         self._deadline = deadline
         self._breaker = breaker
         self._guard = secrets.randbits(_GUARD_BITS) + 1
+        self._hints: list[Hint] = []
         self.effects: list[tuple[Item, Effects]] = []
 
     def run(self, *, savepoints: bool) -> Counts:
@@ -94,35 +99,53 @@ class Attempt:
             savepoints: False for the fast first pass, True after a handler has failed.
 
         Raises:
-            psycopg.Error, HandlerFailed, BatchTooSlow, NotCommitted, StrangersFound: the caller rolls back and decides.
+            psycopg.Error, HandlerFailed, CutBefore, NotCommitted, StrangersFound: the caller rolls back and decides.
         """
         counts = Counts()
-        claimed = claim(
+        claimed = self._claim()
+        hit("processor.after_markers")
+        counts.duplicate = claimed.duplicates
+        work = self._read_bodies(claimed.firsts, counts)
+        self._look_up_declared_facts(work)
+        run = self._handler_run()
+        self.effects = run.with_savepoints(work) if savepoints else run.plain(work)
+        hit("processor.after_handlers")
+        self._write_tail(claimed, counts)
+        hit("processor.after_commit")
+        self._known.commit()
+        if self._breaker.watched:
+            run.tell_successes(self.effects)
+        return counts
+
+    def rehearse(self) -> bool:
+        """Run the handlers once and write nothing: True when they ran and went well; the caller rolls back.
+
+        Raises:
+            psycopg.Error, HandlerFailed, StrangersFound: as ``run``.
+        """
+        work = self._read_bodies(self._claim().firsts, Counts())
+        self._look_up_declared_facts(work)
+        for item, event in work:
+            self._handler_run().rehearse(item, event)
+        return bool(work)
+
+    def _claim(self) -> Claimed:
+        return claim(
             self._connection,
             self._items,
             handlers=self._settings.handlers,
             topic_id_of=lambda item: self._positions[item.record.partition].topic_id,
             open_transaction=self._open,
         )
-        hit("processor.after_markers")
-        counts.duplicate = claimed.duplicates
-        work = self._read_bodies(claimed.firsts, counts)
-        self._look_up_declared_facts(work)
-        run = HandlerRun(
+
+    def _handler_run(self) -> HandlerRun:
+        return HandlerRun(
             self._connection,
             settings=self._settings.run,
-            facts=self._facts,
+            known=self._known,
             deadline=self._deadline,
             breaker=self._breaker,
         )
-        self.effects = run.with_savepoints(work) if savepoints else run.plain(work)
-        hit("processor.after_handlers")
-        self._write_tail(claimed, counts)
-        hit("processor.after_commit")
-        self._facts.commit()
-        if self._breaker.watched:
-            run.tell_successes(self.effects)
-        return counts
 
     def _open(self) -> None:
         """BEGIN comes by itself before the first statement."""
@@ -149,6 +172,7 @@ class Attempt:
                 item.event, item.fault = None, Fault("bad_key", "the record's key is not the account and the object")
                 strangers = True
                 continue
+            self._hints.extend(hints_of(envelope, record.identity))
             if self._settings.handlers.for_type(record.type):
                 event = Event(
                     identity=record.identity,
@@ -177,7 +201,7 @@ class Attempt:
                 except Exception:  # noqa: BLE001, S112 - the user's function; its handler will meet the same event.
                     continue
         if wanted:
-            look_up_facts(self._connection, self._facts, keys=sorted(wanted))
+            look_up_facts(self._connection, self._known.facts, keys=sorted(wanted))
 
     def _write_tail(self, claimed: Claimed, counts: Counts) -> None:
         untrusted = [item for item in self._items if item.event is None]
@@ -189,6 +213,8 @@ class Attempt:
         counts.processed = len(self.effects)
         counts.ignored = len(claimed.firsts) - len(failed) - len(self.effects)
         counts.outcomes = len(outcomes)
+        operations = self._known.operations.asked()
+        counts.operations, counts.hints = len(operations), len(self._hints)
         counts.kept = quarantine
         for _, fault in quarantine:
             counts.quarantined[fault.code] = counts.quarantined.get(fault.code, 0) + 1
@@ -197,22 +223,16 @@ class Attempt:
             Tail(
                 guard=self._guard,
                 cluster_id=self._settings.cluster_id,
-                facts=self._facts.claimed(),
+                facts=self._known.facts.claimed(),
                 failed=failed,
                 quarantine=quarantine,
                 moves=[(partition, self._positions[partition], last) for partition, last in lasts.items()],
                 topic_ids={partition.topic: self._positions[partition].topic_id for partition in lasts},
                 outcomes=outcomes,
+                operations=operations,
+                hints=self._hints,
             ),
         )
-
-
-def look_up_facts(connection: Connection[Any], facts: Facts, *, keys: Sequence[FactKey]) -> None:
-    """Remember which of these facts are taken, by one query."""
-    rows = connection.execute(
-        _SQL["known_facts"], {"namespaces": [key[0] for key in keys], "keys": [key[1] for key in keys]}
-    ).fetchall()
-    facts.remember((namespace, key) for namespace, key, _ in rows)
 
 
 def limits_setter(

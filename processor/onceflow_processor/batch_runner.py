@@ -7,8 +7,9 @@ somebody else must act.  So no batch is tried for ever, and a bad event never ta
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psycopg
@@ -17,18 +18,21 @@ from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
 from onceflow_processor.admission import Fault, Item
-from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, StrangersFound, look_up_facts
+from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, StrangersFound
 from onceflow_processor.breaker import Breaker
+from onceflow_processor.database import first_line
 from onceflow_processor.deadline import Deadline
-from onceflow_processor.facts import Facts
-from onceflow_processor.handler_run import (
-    BatchTooSlow,
+from onceflow_processor.handler_failure import (
     ConnectionLost,
+    CutBefore,
     HandlerFailed,
     HandlerWaits,
     count_try,
+    kind_of,
     log_failure,
 )
+from onceflow_processor.known import Known
+from onceflow_processor.look_up import Held, find_held, look_up_facts, look_up_operations
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.relay.lane_check import HANDS_OUT
@@ -40,10 +44,12 @@ from onceflow_schemas.sql import queries
 RERUNS_MAX = 10
 """Reruns of one batch for faults of the moment before the database counts as away."""
 
+REHEARSED_EVENTS_MAX = 20
+"""So many events behind one that waits are rehearsed at once."""
+
 RERUN_WAIT_SECONDS_MAX = 0.5
 CANCEL_SECONDS_MAX = 2.0
 _RERUN_WAIT_SECONDS = 0.01
-_REASON_CHARACTERS_MAX = 300
 
 _SQL_LANES = queries("start")["lanes"]
 
@@ -95,7 +101,7 @@ class BatchRunner:
         connection: Connection[Any],
         *,
         settings: AttemptSettings,
-        facts: Facts,
+        known: Known,
         deadline: Deadline,
         breaker: Breaker,
         wait: Callable[[float], object],
@@ -103,7 +109,7 @@ class BatchRunner:
         """``wait(seconds)`` sleeps unless the process is stopping."""
         self._connection = connection
         self._settings = settings
-        self._facts = facts
+        self._known = known
         self._deadline = deadline
         self._breaker = breaker
         self._wait = wait
@@ -127,21 +133,16 @@ class BatchRunner:
                 return
             part = [item for item in parts.pop() if end.is_open(item)]
             if part:
-                parts.extend(reversed(self._settle(part, {**positions, **end.positions}, end)))
+                now = {**positions, **end.positions}
+                on_trial = next((item for item in part if item.trial is not None), None)
+                rest = self._settle(part, now, end) if on_trial is None else self._judge(on_trial, part, now, end)
+                parts.extend(reversed(rest))
 
     def _settle(self, part: list[Item], positions: Mapping[Partition, Position], end: BatchEnd) -> list[list[Item]]:
         """Run one part until it is committed (no parts left), or return the smaller parts to do instead."""
         savepoints = any(item.tries for item in part)
         for reruns in range(RERUNS_MAX + len(part) * 2):
-            attempt = Attempt(
-                self._connection,
-                settings=self._settings,
-                items=part,
-                positions=positions,
-                facts=self._facts,
-                deadline=self._deadline,
-                breaker=self._breaker,
-            )
+            attempt = self._attempt(part, positions)
             try:
                 counts = attempt.run(savepoints=savepoints)
             except (HandlerFailed, HandlerWaits) as failure:
@@ -150,9 +151,9 @@ class BatchRunner:
                 savepoints = True
             except StrangersFound:
                 self._roll_back()
-            except BatchTooSlow as slow:
+            except CutBefore as cut:
                 self._roll_back()
-                at = part.index(slow.item)
+                at = part.index(cut.item)
                 return [part[:at], part[at:]]
             except (psycopg.Error, NotCommitted, ConnectionLost) as error:
                 rest = self._after_error(error, part, attempt, end)
@@ -164,6 +165,17 @@ class BatchRunner:
                 return []
         raise Unavailable("database_unavailable", "a batch met too many passing faults")
 
+    def _attempt(self, items: Sequence[Item], positions: Mapping[Partition, Position]) -> Attempt:
+        return Attempt(
+            self._connection,
+            settings=self._settings,
+            items=items,
+            positions=positions,
+            known=self._known,
+            deadline=self._deadline,
+            breaker=self._breaker,
+        )
+
     def _after_handler(self, failure: HandlerFailed | HandlerWaits, end: BatchEnd) -> bool:
         """Count the try and clean up; True when the event's partition must wait."""
         waits = failure if isinstance(failure, HandlerWaits) else None
@@ -174,14 +186,62 @@ class BatchRunner:
                 waits = found
             log_failure(failure)
         if waits is not None:
-            end.hold(waits.item, waits.reason)
-        if isinstance(failure, HandlerFailed) and failure.fault.code == "handler_timeout":
+            self._make_wait(waits, end)
+        if isinstance(failure, HandlerFailed) and failure.spoils:
             self._spoil()
             raise ConnectionSpoiled from failure
         self._roll_back()
         if self._connection.closed:
             raise ConnectionSpoiled from failure
         return waits is not None
+
+    def _make_wait(self, waits: HandlerWaits, end: BatchEnd) -> None:
+        """Hold the event's partition, or note that the events behind it shall decide."""
+        item, fault = waits.item, waits.fault
+        due = self._breaker.rehearsal_due(fault.handler or "", item.record.partition, now=time.monotonic())
+        if due:
+            item.trial = fault
+        else:
+            end.hold(item, _wait_reason(fault))
+
+    def _judge(
+        self, item: Item, part: list[Item], positions: Mapping[Partition, Position], end: BatchEnd
+    ) -> list[list[Item]]:
+        """Quarantine an event if one behind it goes well in the same handler, which is not broken then; else it waits.
+
+        Raises:
+            ConnectionSpoiled: the connection must be replaced; the event waits.
+        """
+        trial, item.trial = item.trial, None
+        assert trial is not None, "only an event on trial is judged"
+        behind = [one for one in part[part.index(item) + 1 :] if one.fault is None and self._meets(one, trial.handler)]
+        try:
+            if any(self._goes_well(one, positions) for one in behind[:REHEARSED_EVENTS_MAX]):
+                item.fault = trial
+                log.warning("handler_proved", handler=trial.handler, partition=str(item.record.partition))
+        finally:
+            if item.fault is None:
+                end.hold(item, _wait_reason(trial))
+        return [part]
+
+    def _meets(self, item: Item, handler: str | None) -> bool:
+        handlers = () if item.event is None else self._settings.handlers.for_type(item.event.type)
+        return handler in [one.name for one in handlers]
+
+    def _goes_well(self, item: Item, positions: Mapping[Partition, Position]) -> bool:
+        """Rehearse an event: run its handlers once, and roll back."""
+        went_well = False
+        try:
+            went_well = self._attempt([replace(item)], positions).rehearse()
+        except HandlerFailed as failure:
+            if failure.spoils:
+                self._spoil()
+        except (StrangersFound, psycopg.Error, ConnectionLost) as error:
+            log.info("rehearsal_failed", reason=type(error).__name__)
+        self._roll_back()
+        if self._connection.closed:
+            raise ConnectionSpoiled
+        return went_well
 
     def _after_error(
         self, error: Exception, part: list[Item], attempt: Attempt, end: BatchEnd
@@ -190,10 +250,10 @@ class BatchRunner:
         if isinstance(error, ConnectionLost):
             end.suspect = error.item
         meaning = Meaning.RERUN if isinstance(error, NotCommitted) else meaning_of(error, ours=True)
-        wanted = list(self._facts.claimed())
+        facts, operations = list(self._known.facts.claimed()), self._known.operations.asked()
         self._roll_back()
         if self._connection.closed or meaning is Meaning.AWAY:
-            raise Unavailable("database_unavailable", _reason(error)) from error
+            raise Unavailable("database_unavailable", first_line(error)) from error
         match meaning:
             case Meaning.FENCED:
                 raise LeaseLost("fenced", "another epoch holds a partition of the batch") from error
@@ -202,13 +262,20 @@ class BatchRunner:
             case Meaning.GUARD:
                 return self._halve(part, "handler_broke_transaction", detail="the handler rolled the batch back")
             case Meaning.DATA:
-                return self._halve(part, "effect_refused", detail=_reason(error))
+                return self._halve(part, "effect_refused", detail=first_line(error))
             case Meaning.FACT:
-                look_up_facts(self._connection, self._facts, keys=wanted)
+                look_up_facts(self._connection, self._known.facts, keys=facts)
                 self._connection.rollback()
                 return None
+            case Meaning.CONFLICT:
+                look_up_operations(self._connection, self._known.operations, ids=[one.id for one in operations])
+                self._connection.rollback()
+                return None
+            case Meaning.RERUN if attempt.effects and isinstance(error, psycopg.errors.LockNotAvailable):
+                held = find_held(self._connection, facts=facts, operations=operations)
+                return [part] if _hold_those_who_wait(held, attempt, end) else None
             case _:
-                log.info("batch_rerun", reason=_reason(error), records=len(part))
+                log.info("batch_rerun", reason=first_line(error), records=len(part))
                 return None
 
     def _halve(self, part: list[Item], code: str, *, detail: str) -> list[list[Item]]:
@@ -247,22 +314,31 @@ class BatchRunner:
 
     def _spoil(self) -> None:
         """End the query that a stopped handler left behind, or its locks would stay until it ends by itself."""
-        self._facts.roll_back()
+        self._known.roll_back()
         try:
             self._connection.cancel_safe(timeout=CANCEL_SECONDS_MAX)
         except psycopg.Error as error:
-            log.info("cancel_failed", reason=_reason(error))
+            log.info("cancel_failed", reason=first_line(error))
         finally:
             self._connection.close()
 
     def _roll_back(self) -> None:
-        self._facts.roll_back()
+        self._known.roll_back()
         try:
             if not self._connection.closed and self._connection.info.transaction_status != TransactionStatus.IDLE:
                 self._connection.rollback()
         except psycopg.Error:
             # A connection that cannot roll back is lost; the server rolls back when it notices.
             self._connection.close()
+
+
+def _hold_those_who_wait(held: Held, attempt: Attempt, end: BatchEnd) -> bool:
+    """Hold each partition from its first record that asked for something held; True when there is one."""
+    reasons = [(item, held.reason(effects)) for item, effects in attempt.effects] if held else []
+    for item, reason in reasons:
+        if reason is not None:
+            end.hold(item, reason)
+    return any(reason is not None for _, reason in reasons)
 
 
 def _note_done(part: Sequence[Item], positions: Mapping[Partition, Position], counts: Counts, end: BatchEnd) -> None:
@@ -272,6 +348,5 @@ def _note_done(part: Sequence[Item], positions: Mapping[Partition, Position], co
     end.counts.append(counts)
 
 
-def _reason(error: Exception) -> str:
-    """Return the first line of an error: the further ones may quote data."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:_REASON_CHARACTERS_MAX]
+def _wait_reason(fault: Fault) -> str:
+    return f"most recent events of handler {fault.handler} fail alike: {kind_of(fault)}"

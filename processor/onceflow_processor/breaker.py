@@ -2,7 +2,9 @@
 
 Rule: a bad deploy is not the fault of a thousand events, and ten bad events among a thousand are no bad deploy: ends are
 told in the order of the events.  Only failures are remembered, and successes of handlers that have failed lately, so
-events of healthy handlers cost nothing.  Pure: who waits and for how long is the caller's.
+events of healthy handlers cost nothing.  An event that is bad itself must not wait for a success that it keeps from
+coming: from time to time the events behind it are rehearsed, and one that goes well proves the handler.  Pure: who
+waits, and what is rehearsed, is the caller's.
 """
 
 from __future__ import annotations
@@ -10,11 +12,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from onceflow_processor.records import Partition
+
 WINDOW_EVENTS = 20
 """How many recent events of a handler are looked at."""
 
 OPEN_FAILURES = 16
 """So many of them must have failed alike."""
+
+REHEARSAL_SECONDS = 60.0
+"""A partition waits so long before the events behind its first one are rehearsed, and between two rehearsals: a deploy
+that fails for most events, and not for all, costs one event per partition in that time."""
 
 
 class Breaker:
@@ -22,12 +30,27 @@ class Breaker:
 
     def __init__(self) -> None:
         self._recent: dict[str, deque[str | None]] = {}
+        self._rehearse_at: dict[tuple[str, Partition], float] = {}
 
     def failed(self, handler: str, kind: str) -> bool:
         """Note that an event of a handler failed for good; True when it must wait instead of being quarantined."""
         recent = self._recent.setdefault(handler, deque(maxlen=WINDOW_EVENTS))
         recent.append(kind)
         return recent.count(kind) >= OPEN_FAILURES
+
+    def rehearsal_due(self, handler: str, partition: Partition, *, now: float) -> bool:
+        """Say whether a partition that waits for a handler shall rehearse the events behind its first one.
+
+        Args:
+            handler: whose event must wait.
+            partition: that waits.
+            now: monotonic, in seconds.
+        """
+        due = self._rehearse_at.setdefault((handler, partition), now + REHEARSAL_SECONDS)
+        if now < due:
+            return False
+        self._rehearse_at[handler, partition] = now + REHEARSAL_SECONDS
+        return True
 
     @property
     def watched(self) -> frozenset[str]:
@@ -44,4 +67,9 @@ class Breaker:
             if recent is not None:
                 recent.append(None)
                 if not any(recent):
-                    del self._recent[handler]
+                    self._forget(handler)
+
+    def _forget(self, handler: str) -> None:
+        del self._recent[handler]
+        for place in [place for place in self._rehearse_at if place[0] == handler]:
+            del self._rehearse_at[place]

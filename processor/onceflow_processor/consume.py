@@ -159,7 +159,7 @@ class ConsumeThread(threading.Thread):
         if self._paused and self._handoff.room():
             self._resume(consumer)
         elif not self._paused:
-            self._stalls.look(consumer, self._reading, now=time.monotonic())
+            self._stalls.look(consumer, self._watched, now=time.monotonic())
 
     def _take(self, consumer: Consumer, messages: list[Message]) -> None:
         items: list[Item] = []
@@ -371,6 +371,11 @@ class ConsumeThread(threading.Thread):
             for partition, held in self._held.items()
             if held.begin is not None
         ]
+
+    def _watched(self) -> dict[Partition, bool]:
+        """Return what is read, and what waits for a look at its log; not what waits for the worker or for a person."""
+        held = self._held.items()
+        return {at: one.begin is not None for at, one in held if one.begin is not None or one.look_at < float("inf")}
 
     def _refuse(self, error: KafkaError) -> None:
         """End the process for a right that was missing from the start; one that is taken later may be given back."""

@@ -21,7 +21,7 @@ _KEEPALIVE = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-_REASON_CHARACTERS_MAX = 300
+REASON_CHARACTERS_MAX = 300
 
 
 def connect(database_url: str, *, application_name: str, prepared: bool, autocommit: bool = False) -> Connection[Any]:
@@ -46,8 +46,17 @@ def connect(database_url: str, *, application_name: str, prepared: bool, autocom
     try:
         connection: Connection[Any] = psycopg.connect(database_url, autocommit=autocommit, **missing)
     except psycopg.OperationalError as error:
-        reason = (str(error).splitlines() or ["no answer"])[0][:_REASON_CHARACTERS_MAX]
-        raise Unavailable("database_unavailable", reason) from error
+        raise database_away(error) from error
     if not prepared:
         connection.prepare_threshold = None
     return connection
+
+
+def database_away(error: psycopg.OperationalError) -> Unavailable:
+    """Return the failure that a lost or refused connection is."""
+    return Unavailable("database_unavailable", first_line(error))
+
+
+def first_line(error: BaseException, characters_max: int = REASON_CHARACTERS_MAX) -> str:
+    """Return the first line of an error, or its kind when it says nothing: the further lines may quote data."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:characters_max]

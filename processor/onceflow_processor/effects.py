@@ -12,15 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from onceflow_processor.operations.request import Asked
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.identity import lane_of, outcome_id
 from onceflow_schemas.outcome_record import KEY_BYTES_MAX, OUTCOME_TYPE_PATTERN, canonical_value
+from onceflow_schemas.quoting import quoted
 
 FactKey = tuple[str, str]
 
 FACT_BYTES_MAX = 1024
 OUTCOMES_PER_EVENT_MAX = 1_000
 FACTS_PER_EVENT_MAX = 1_000
+OPERATIONS_PER_EVENT_MAX = 1_000
 
 _UNSAFE_TEXT = re.compile("[\x00\ud800-\udfff]")
 _NO_SUBJECT = re.compile("[\x01-\x1f\x7f-\x9f\ufdd0-\ufdef\ufffe\uffff]")
@@ -48,6 +51,7 @@ class Effects:
     outcomes: list[Outcome] = field(default_factory=list)
     counts: dict[tuple[str, str, str], int] = field(default_factory=dict)
     facts: list[FactKey] = field(default_factory=list)
+    operations: list[Asked] = field(default_factory=list)
     touched: bool = False
 
 
@@ -68,7 +72,7 @@ def make_outcome(
         Refused: ``outcome_refused`` with what to change.
     """
     if not _is_text(type) or not OUTCOME_TYPE_PATTERN.fullmatch(type):
-        raise Refused("outcome_refused", f"the outcome type {type!r:.80} is not letters, digits, '_', '.', '-'")
+        raise Refused("outcome_refused", f"the outcome type {quoted(type)} is not letters, digits, '_', '.', '-'")
     if not _is_text(key) or _NO_SUBJECT.search(key) or len(key.encode()) > KEY_BYTES_MAX:
         rule = f"1 to {KEY_BYTES_MAX} bytes without control characters"
         raise Refused("outcome_refused", f"the key of outcome {type!r} is not plain text of {rule}")
@@ -94,7 +98,7 @@ def fact_key(namespace: str, parts: tuple[str, ...]) -> FactKey:
     """
     for text in (namespace, *parts):
         if not _is_text(text):
-            raise Refused("effect_refused", f"a fact's namespace and key parts are plain texts, not {text!r:.80}")
+            raise Refused("effect_refused", f"a fact's namespace and key parts are plain texts, not {quoted(text)}")
     if not parts:
         raise Refused("effect_refused", f"the fact {namespace!r} has no key")
     key = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)

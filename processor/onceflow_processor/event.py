@@ -49,6 +49,11 @@ class Event:
         return self.identity.account
 
     @property
+    def mode(self) -> str:
+        """``live`` or ``test``."""
+        return self.identity.mode
+
+    @property
     def livemode(self) -> bool:
         """True for real money."""
         return self.identity.mode == "live"

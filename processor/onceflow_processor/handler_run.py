@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import psycopg
-import structlog
 from psycopg import Connection
 from psycopg.pq import PipelineStatus, TransactionStatus
 
@@ -24,10 +23,20 @@ from onceflow_processor.breaker import Breaker
 from onceflow_processor.deadline import Deadline, HandlerDeadline
 from onceflow_processor.effects import Effects
 from onceflow_processor.event import Event
-from onceflow_processor.facts import Facts
+from onceflow_processor.handler_failure import (
+    TRIES_MAX,
+    ConnectionLost,
+    CutBefore,
+    HandlerFailed,
+    count_try,
+    log_failure,
+)
 from onceflow_processor.handlers import Handler, Handlers
+from onceflow_processor.known import Known
+from onceflow_processor.operations.asked import AskedByNeighbour
+from onceflow_processor.operations.request import RequestRules
 from onceflow_processor.sqlstates import Meaning, meaning_of
-from onceflow_processor.tx import Tx
+from onceflow_processor.tx import Requests, Tx
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.sql import queries
@@ -35,60 +44,21 @@ from onceflow_schemas.sql import queries
 CHUNK_EVENTS = 25
 """Events per savepoint: one per event costs two thirds of the rate, and 64 overflow the backend's cache."""
 
-TRIES_MAX = 3
-
 STOPPING_SECONDS_MAX = 2.0
 """A batch in hand may still take so long when the process is asked to stop; then it is rolled back, which is safe."""
 
 TRACEBACK_CHARACTERS_MAX = 8_000
-ERROR_NAME_CHARACTERS_MAX = 100
 _STATEMENT_CANCELED = "57014"
 
 _SQL = queries("batch")
 
-log = structlog.get_logger("onceflow.processor")
-
-
-class HandlerFailed(Exception):
-    """A handler failed before any savepoint; the batch is rolled back and run again with savepoints."""
-
-    def __init__(self, item: Item, fault: Fault, *, final: bool = False, touched: bool = True) -> None:
-        """``touched`` says that the event's handlers may have done something in the database."""
-        super().__init__(fault.code)
-        self.item = item
-        self.fault = fault
-        self.final = final
-        self.touched = touched
-
-
-class HandlerWaits(Exception):
-    """Most recent events of a handler fail alike: ``item`` is neither done nor quarantined, its partition waits."""
-
-    def __init__(self, item: Item, reason: str) -> None:
-        super().__init__(reason)
-        self.item = item
-        self.reason = reason
-
-
-class ConnectionLost(Exception):
-    """The connection went away while the handlers of ``item`` ran: its doing, or the database's."""
-
-    def __init__(self, item: Item) -> None:
-        super().__init__("the connection was lost while a handler ran")
-        self.item = item
-
-
-class BatchTooSlow(Exception):
-    """The handlers took longer than a batch may; it is cut before ``item``."""
-
-    def __init__(self, item: Item) -> None:
-        super().__init__("the batch takes too long")
-        self.item = item
-
 
 @dataclass(frozen=True, slots=True)
 class HandlerSettings:
-    """What running handlers needs to know; lengths of time in seconds, sizes in bytes; ``stopping`` tells of SIGTERM."""
+    """What running handlers needs to know; lengths of time in seconds, sizes in bytes; ``stopping`` tells of SIGTERM.
+
+    ``requests`` says which operations may be asked for; None: none.
+    """
 
     handlers: Handlers
     lane_count: int
@@ -96,6 +66,7 @@ class HandlerSettings:
     batch_seconds_max: float
     set_limits: Callable[[Connection[Any]], None]
     stopping: Callable[[], bool]
+    requests: RequestRules | None = None
 
 
 class HandlerRun:
@@ -106,14 +77,16 @@ class HandlerRun:
         connection: Connection[Any],
         *,
         settings: HandlerSettings,
-        facts: Facts,
+        known: Known,
         deadline: Deadline,
         breaker: Breaker,
     ) -> None:
         self._connection = connection
         self._breaker = breaker
         self._settings = settings
-        self._facts = facts
+        self._known = known
+        rules = settings.requests
+        self._requests = None if rules is None else Requests(known.operations, rules)
         self._deadline = deadline
         self._begun = time.monotonic()
 
@@ -123,7 +96,7 @@ class HandlerRun:
         Raises:
             HandlerFailed: at the first failure that has to be rolled back.
             HandlerWaits: most recent events of a handler fail alike.
-            BatchTooSlow: when the time of a batch is over.
+            CutBefore: when the time of a batch is over.
         """
         done: list[tuple[Item, Effects]] = []
         for item, event in work:
@@ -135,6 +108,13 @@ class HandlerRun:
             if effects is not None:
                 done.append((item, effects))
         return done
+
+    def rehearse(self, item: Item, event: Event) -> None:
+        """Run an event's handlers once, for a transaction that is rolled back; raises as ``plain``, and counts no try."""
+        try:
+            self._run_event(item, event)
+        finally:
+            self._deadline.disarm()
 
     def _run_in_place(self, item: Item, event: Event, done: Sequence[tuple[Item, Effects]]) -> Effects | None:
         """Run an event; one that failed before it did anything in the database is tried again here and now.
@@ -190,12 +170,13 @@ class HandlerRun:
                 done.append((item, self._run_event(item, event)))
         except HandlerFailed as failure:
             self.tell_successes(done)
-            if failure.final:
+            if failure.final or failure.spoils:
                 raise
             count_try(failure, self._breaker)
             log_failure(failure)
             self._connection.execute(_SQL["savepoint_rollback"])
-            self._facts.give_back(key for _, effects in done for key in effects.facts)
+            for _, effects in done:
+                self._known.give_back(effects)
             return [], len(done)
         else:
             self._connection.execute(_SQL["savepoint_release"])
@@ -221,13 +202,20 @@ class HandlerRun:
             try:
                 may_have_set = self._run_handler(handler, event, effects)
             except HandlerDeadline:
-                self._facts.give_back(effects.facts)
+                self._known.give_back(effects)
+                # Waiting for the database, the network or the server may be at fault, so that it is tried again.
+                waits = self._connection.info.transaction_status == TransactionStatus.ACTIVE
                 fault = Fault("handler_timeout", "the handler ran longer than its deadline", handler.name)
-                raise HandlerFailed(item, fault, final=True) from None
+                raise HandlerFailed(item, fault, final=not waits) from None
+            except AskedByNeighbour:
+                raise CutBefore(item) from None
             except (Exception, SystemExit) as error:  # noqa: BLE001 - a handler may raise anything.
-                self._facts.give_back(effects.facts)
+                self._known.give_back(effects)
                 self._refuse(item, handler, error, touched=effects.touched)
             hit("processor.after_handler")
+            if self._known.operations.met_neighbour:
+                # The handler swallowed it, and went on as if it had asked.
+                raise CutBefore(item)
             self._check_transaction(item, handler, effects)
             if may_have_set:
                 self._restore_session(item, handler, effects)
@@ -240,9 +228,11 @@ class HandlerRun:
             cause=event.cause,
             handler=handler.name,
             effects=effects,
-            facts=self._facts,
+            facts=self._known.facts,
             lane_count=self._settings.lane_count,
             value_bytes_max=self._settings.value_bytes_max,
+            requests=self._requests,
+            origin=event,
         )
         self._deadline.arm()
         try:
@@ -260,7 +250,7 @@ class HandlerRun:
                 self._settings.set_limits(self._connection)
                 self._connection.execute(_SQL["session_check"])
         except psycopg.Error as error:
-            self._facts.give_back(effects.facts)
+            self._known.give_back(effects)
             if meaning_of(error) is Meaning.GUARD:
                 raise HandlerFailed(item, _broke(handler), final=True) from error
             raise
@@ -285,13 +275,13 @@ class HandlerRun:
         """A handler that swallowed its own SQL error, or ended the transaction, must not pass as successful."""
         if self._connection.pgconn.pipeline_status != PipelineStatus.OFF:
             # Whatever is still on its way in the handler's pipeline would mix with ours.
-            self._facts.give_back(effects.facts)
+            self._known.give_back(effects)
             self._connection.close()
             raise HandlerFailed(item, _broke(handler), final=True)
         status = self._connection.info.transaction_status
         if status == TransactionStatus.INTRANS:
             return
-        self._facts.give_back(effects.facts)
+        self._known.give_back(effects)
         self._check_not_closed(item, handler)
         if self._connection.closed:
             raise ConnectionLost(item)
@@ -310,7 +300,7 @@ class HandlerRun:
             return
         seconds_max = STOPPING_SECONDS_MAX if self._settings.stopping() else self._settings.batch_seconds_max
         if time.monotonic() - self._begun > seconds_max:
-            raise BatchTooSlow(item)
+            raise CutBefore(item)
 
 
 def reset_session(connection: Connection[Any]) -> None:
@@ -330,38 +320,6 @@ def call(handler: Handler, event: Event, *, transaction: Tx) -> None:
         if inspect.iscoroutine(returned):
             returned.close()
         raise Refused("handler_failed", "the handler returned an awaitable: handlers are plain functions")
-
-
-def log_failure(failure: HandlerFailed) -> None:
-    """Say which event failed and how, without what it holds: the message is with the traceback in quarantine."""
-    item, fault = failure.item, failure.fault
-    log.warning(
-        "handler_failed",
-        handler=fault.handler,
-        code=fault.code,
-        error=fault.detail.partition(":")[0][:ERROR_NAME_CHARACTERS_MAX],
-        event_id=None if item.event is None else item.event.identity.event_id,
-        partition=str(item.record.partition),
-        offset=item.record.offset,
-        tries=item.tries,
-    )
-
-
-def count_try(failure: HandlerFailed, breaker: Breaker) -> None:
-    """Count one failed try of an event; after the last one its fault is final.
-
-    Raises:
-        HandlerWaits: too many events of this handler have failed alike; the event is to be tried again later.
-    """
-    item, fault = failure.item, failure.fault
-    item.tries += 1
-    if not failure.final and item.tries < TRIES_MAX:
-        return
-    kind = f"{fault.code} {fault.detail.partition(':')[0]}"
-    if fault.handler is not None and breaker.failed(fault.handler, kind):
-        item.tries = 0
-        raise HandlerWaits(item, f"most recent events of handler {fault.handler} fail alike: {kind}")
-    item.fault = fault
 
 
 def _broke(handler: Handler) -> Fault:

@@ -1,4 +1,4 @@
-"""The registry of handlers: which function runs for which event type.
+"""The registry: which function runs for which event type, and which effects operations may have.
 
 Rule: a mistake in a registration is found at start, all of them at once, and never by the first event that meets it.
 """
@@ -8,10 +8,13 @@ from __future__ import annotations
 import hashlib
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import cast
 
 from onceflow_processor.event import Event
+from onceflow_processor.operations.effect import Effect, EffectFunction
 from onceflow_processor.tx import Tx
 from onceflow_schemas.failure import Misconfigured
 
@@ -46,6 +49,7 @@ class Handlers:
         self._registered: list[tuple[str, Handler]] = []
         self._faults: list[str] = []
         self._resolved: dict[str, tuple[Handler, ...]] = {}
+        self._effects: dict[str, Effect] = {}
 
     def on(
         self, *types: str, name: str | None = None, facts: FactsFunction | None = None
@@ -71,6 +75,38 @@ class Handlers:
 
         return register
 
+    def effect(self, name: str) -> Callable[[EffectFunction], Effect]:
+        """Register a pure function that says which call an operation makes.
+
+        It runs in the transaction that asks for the operation (``tx.request``), and what it returns is frozen there: the
+        same arguments must give the same call, so it asks no database and no clock.
+
+        Args:
+            name: the effect's stable name; operation ids depend on it.
+        """
+        asked: object = name
+        if callable(asked):
+            # ``@handlers.effect`` without brackets.  An effect comes back all the same, so that the module can be read to
+            # its end and all faults are found.
+            self._faults.append('@handlers.effect needs a name in brackets: @handlers.effect("refund_fee")')
+            return cast("Callable[[EffectFunction], Effect]", self.use(cast("EffectFunction", asked)))
+        return lambda function: self._add_effect(name, function)
+
+    def use(self, function: EffectFunction, *, name: str | None = None) -> Effect:
+        """Register a ready-made effect of ``onceflow.effects``, by its own name unless another is given."""
+        return self._add_effect(getattr(function, "__name__", "") if name is None else name, function)
+
+    def _add_effect(self, name: str, function: EffectFunction) -> Effect:
+        effect = Effect(name, function, faults=self._faults)
+        if self._effects.setdefault(str(name), effect) is not effect:
+            self._faults.append(f"two effects are called {name!r}: give one of them another name")
+        return effect
+
+    @property
+    def effects(self) -> Mapping[str, Effect]:
+        """The registered effects by name."""
+        return MappingProxyType(self._effects)
+
     def _add(
         self, types: tuple[str, ...], function: HandlerFunction, *, name: str | None, facts: FactsFunction | None
     ) -> None:
@@ -93,7 +129,7 @@ class Handlers:
             Misconfigured: ``handlers_invalid`` with every fault found.
         """
         faults = list(self._faults)
-        if not self._registered and not faults:
+        if not self._registered and not self._effects and not faults:
             faults.append('no handler is registered: decorate a function with @handlers.on("invoice.paid")')
         if faults:
             raise Misconfigured("handlers_invalid", "; ".join(faults), faults=tuple(faults))
@@ -114,8 +150,10 @@ class Handlers:
         return tuple(sorted({event_type for event_type, _ in self._registered}))
 
     def fingerprint(self) -> str:
-        """Return a short text that changes when a handler or a type is added, dropped or renamed."""
-        lines = sorted(f"{event_type} {handler.name}" for event_type, handler in self._registered)
+        """Return a short text that changes when a handler, a type or an effect is added, dropped or renamed."""
+        lines = [f"{event_type} {handler.name}" for event_type, handler in self._registered]
+        lines.extend(f"effect: {name}" for name in self._effects)
+        lines.sort()
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,18 +111,13 @@ def describe_topics(admin: AdminClient, topics: Sequence[str]) -> dict[str, Topi
         Misconfigured: ``topic_missing`` or ``broker_refused``.
     """
     described = admin.describe_topics(TopicCollection(list(topics)), request_timeout=ADMIN_SECONDS_MAX)
+    shapes = {topic: _answer(described[topic], topic=topic, right="DESCRIBE") for topic in topics}
     resources = {topic: ConfigResource(ResourceType.TOPIC, topic) for topic in topics}
+    configs = admin.describe_configs(list(resources.values()), request_timeout=ADMIN_SECONDS_MAX)
     found: dict[str, TopicFacts] = {}
-    try:
-        shapes = {topic: described[topic].result(ADMIN_SECONDS_MAX) for topic in topics}
-        configs = admin.describe_configs(list(resources.values()), request_timeout=ADMIN_SECONDS_MAX)
-        for topic, shape in shapes.items():
-            config = configs[resources[topic]].result(ADMIN_SECONDS_MAX)
-            found[topic] = TopicFacts(
-                str(shape.topic_id), len(shape.partitions), int(config["max.message.bytes"].value)
-            )
-    except (KafkaException, TimeoutError) as error:
-        raise kafka_failure(error) from error
+    for topic, shape in shapes.items():
+        config = _answer(configs[resources[topic]], topic=topic, right="DESCRIBE_CONFIGS")
+        found[topic] = TopicFacts(str(shape.topic_id), len(shape.partitions), int(config["max.message.bytes"].value))
     return found
 
 
@@ -142,25 +138,41 @@ class StartClient:
             return cluster_id(self._admin), describe_topics(self._admin, topics)
         except Failure as failure:
             self._admin.poll(0)
-            raise kafka_failure(self._errors.reason(failure.__cause__ or failure)) from failure
+            cause = failure.__cause__ or failure
+            reason = self._errors.reason(cause)
+            if reason is cause:
+                raise
+            raise kafka_failure(reason) from failure
 
 
 def topic_id(admin: AdminClient, topic: str) -> str:
     """Return the id of a topic; raises as ``describe_topics``."""
+    described = admin.describe_topics(TopicCollection([topic]), request_timeout=ADMIN_SECONDS_MAX)
+    return str(_answer(described[topic], topic=topic, right="DESCRIBE").topic_id)
+
+
+def _answer(asked: Future[Any], *, topic: str, right: str) -> Any:
     try:
-        described = admin.describe_topics(TopicCollection([topic]), request_timeout=ADMIN_SECONDS_MAX)
-        return str(described[topic].result(ADMIN_SECONDS_MAX).topic_id)
+        return asked.result(ADMIN_SECONDS_MAX)
     except (KafkaException, TimeoutError) as error:
-        raise kafka_failure(error) from error
+        raise kafka_failure(error, topic=topic, right=right) from error
 
 
-def kafka_failure(error: BaseException) -> Failure:
-    """Return the failure that an error of the client means."""
+def kafka_failure(error: BaseException, *, topic: str = "", right: str = "") -> Failure:
+    """Return the failure that an error of the client means.
+
+    Args:
+        error: what the client raised.
+        topic: what was asked about: Kafka's own words do not say which topic it refuses.
+        right: the operation on it that was needed, in Kafka's name.
+    """
     inner = error.args[0] if isinstance(error, KafkaException) and error.args else None
     code = inner.code() if isinstance(inner, KafkaError) else None
     said = inner.str() if isinstance(inner, KafkaError) else str(error)
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):  # noqa: SLF001
         return Misconfigured("topic_missing", said)
+    if code == KafkaError.TOPIC_AUTHORIZATION_FAILED and topic:
+        return Misconfigured("broker_refused", f"Kafka refused: {said}: {right} on topic {topic} is not granted")
     if code in REFUSALS:
         return Misconfigured("broker_refused", f"Kafka refused: {said}")
     return Unavailable("broker_unavailable", f"Kafka does not answer: {said}" if said else "Kafka does not answer")

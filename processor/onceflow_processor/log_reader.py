@@ -66,7 +66,7 @@ class LogReader:
                 raise Refused(
                     "position_refused", message, "`onceflow progress show` lists those that there are."
                 ) from None
-            raise self._failure(error) from error
+            raise self._failure(error, topic=partition.topic, right="DESCRIBE") from error
         if watermarks is None:
             raise self._failure(TimeoutError("the offsets of a partition"))
         return LogBounds(*watermarks)
@@ -77,7 +77,7 @@ class LogReader:
         try:
             [found] = self._consumer.offsets_for_times([asked], timeout=self._remaining())
         except KafkaException as error:
-            raise self._failure(error) from error
+            raise self._failure(error, topic=partition.topic, right="DESCRIBE") from error
         return found.offset if found.offset >= 0 else bounds.high
 
     def fingerprint_before(self, partition: Partition, offset: int, *, bounds: LogBounds) -> str | None:
@@ -112,7 +112,7 @@ class LogReader:
                     continue
                 error, offset = message.error(), message.offset()
                 if error is not None and error.code() != _EOF:
-                    raise self._failure(KafkaException(error))
+                    raise self._failure(KafkaException(error), topic=partition.topic, right="READ")
                 if error is not None or offset is None or offset >= end:
                     return
                 yield _record(partition, offset, message)
@@ -125,10 +125,10 @@ class LogReader:
             raise Unavailable("broker_unavailable", "Kafka did not answer in time")
         return remaining
 
-    def _failure(self, error: BaseException) -> Failure:
+    def _failure(self, error: BaseException, *, topic: str = "", right: str = "") -> Failure:
         if self._refusals.last is not None:
             return Misconfigured("broker_refused", f"Kafka refused our credentials: {self._refusals.last}")
-        return kafka_failure(error)
+        return kafka_failure(error, topic=topic, right=right)
 
 
 def _record(partition: Partition, offset: int, message: Message) -> Record:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
 
 from onceflow_processor.attempt import Counts
+from onceflow_processor.records import Partition
 
 _BATCH_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 
@@ -22,6 +23,7 @@ class ProcessorMetrics:
             "onceflow_processor_quarantined", "Records quarantined, by code.", ["code"], registry=registry
         )
         self.outcomes = Counter("onceflow_processor_outcomes", "Outcomes written.", registry=registry)
+        self.operations = Counter("onceflow_processor_operations", "Operations asked for.", registry=registry)
         self.text_replaced = Counter(
             "onceflow_processor_text_replaced", "Events with NUL or lone surrogates replaced.", registry=registry
         )
@@ -41,6 +43,10 @@ class ProcessorMetrics:
             "onceflow_processor_partition_stopped", "1 while a partition stands still and needs a person.",
             ["topic", "partition", "code"], registry=registry,
         )  # fmt: skip
+        self.waiting = Gauge(
+            "onceflow_processor_partition_waiting", "1 while a partition waits for a handler or a lane, and tries again.",
+            ["topic", "partition"], registry=registry,
+        )  # fmt: skip
         self.database_up = Gauge("onceflow_processor_database_up", "1 while the database answers.", registry=registry)
         self.lanes_closed = Gauge(
             "onceflow_processor_lanes_closed", "Lanes that hand out no sequence.", registry=registry
@@ -49,6 +55,10 @@ class ProcessorMetrics:
             "onceflow_processor_last_event_age_seconds",
             "Age of the last record of the last batch when it was committed.", registry=registry,
         )  # fmt: skip
+
+    def waits(self, partition: Partition, *, is_waiting: bool) -> None:
+        """Say whether a partition waits."""
+        self.waiting.labels(partition.topic, str(partition.number)).set(int(is_waiting))
 
     def committed(self, counts: Counts) -> None:
         """Count what a committed transaction did."""
@@ -60,4 +70,5 @@ class ProcessorMetrics:
             self.events.labels("quarantined").inc(number)
             self.quarantined.labels(code).inc(number)
         self.outcomes.inc(counts.outcomes)
+        self.operations.inc(counts.operations)
         self.text_replaced.inc(counts.text_replaced)

@@ -26,9 +26,12 @@ from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.event_record import EventRecord, open_event
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.sql import queries
+from onceflow_schemas.topic_ids import shown_topic_id
 
 COUNT_RECORDS_MAX: Final = 1_000_000
 """Records of one range that are counted; more than that counts as not counted, and so as lost."""
+AHEAD_RECORDS_MAX: Final = 100_000
+"""Records that a partition which is begun will read: only told, so no more of them are counted."""
 COUNT_PAGE_RECORDS: Final = 2_000
 LOCK_TIMEOUT: Final = "10s"
 STATEMENT_TIMEOUT: Final = "60s"
@@ -62,7 +65,11 @@ class Trust:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """What setting a position would do; ``present`` is the stored row, None when the topic has none here."""
+    """What setting a position would do.
+
+    ``present`` is the stored row, None when the topic has none here; ``counted`` are the records that are read again or
+    skipped, ``ahead`` those that a partition which is begun reads first.
+    """
 
     partition: Partition
     cluster_id: str
@@ -71,6 +78,7 @@ class Looked:
     former: Sequence[Mapping[str, Any]]
     move: Move
     counted: Counted
+    ahead: Counted
     fingerprint: str | None
 
     @property
@@ -110,9 +118,11 @@ def look(
     move = plan_move(None if present is None else present["next_offset"], bounds, target=offset)
     if isinstance(move, NotPossible):
         raise Refused("position_refused", move.reason, move.hint)
-    counted = _count(connection, reader, move=move, partition=partition, trust=trust, topic_id=own_id)
+    counting = _Counting(connection, reader, partition=partition, trust=trust, topic_id=own_id)
+    counted = counting.count(move.held, records_max=COUNT_RECORDS_MAX)
+    ahead = counting.count(move.ahead, records_max=AHEAD_RECORDS_MAX)
     fingerprint = reader.fingerprint_before(partition, offset, bounds=bounds)
-    return Looked(partition, cluster, own_id, present, former, move, counted, fingerprint)
+    return Looked(partition, cluster, own_id, present, former, move, counted, ahead, fingerprint)
 
 
 def execute(connection: Connection[Any], looked: Looked, *, who: str, reason: str, accept_loss: bool) -> int:
@@ -149,7 +159,7 @@ def execute(connection: Connection[Any], looked: Looked, *, who: str, reason: st
         audited = {
             "who": who,
             "action": "progress_set",
-            "subject": f"{looked.partition} of topic id {looked.topic_id} in cluster {looked.cluster_id}",
+            "subject": f"{looked.partition} of topic id {shown_topic_id(looked.topic_id)} in cluster {looked.cluster_id}",
             "before": json.dumps(before),
             "after": json.dumps(after),
             "reason": reason,
@@ -174,21 +184,36 @@ def _changed(what: str) -> Refused:
     return Refused("position_refused", f"{what} meanwhile; nothing was changed", "Look again, then decide.")
 
 
-def _count(
-    connection: Connection[Any], reader: LogReader, *, move: Move, partition: Partition, trust: Trust, topic_id: str
-) -> Counted:
-    first, end = move.held
-    records = with_state = 0
-    found = reader.records(partition, first, end=end)
-    for page in pages(islice(found, COUNT_RECORDS_MAX + 1), size=COUNT_PAGE_RECORDS):
-        if records + len(page) > COUNT_RECORDS_MAX:
-            return Counted(records, with_state, complete=False)
-        with connection.transaction():
-            asked = {**_identities(page, trust), "topic_id": topic_id, "partition": partition.number}
-            row = connection.execute(_SQL["records_with_state"], asked).fetchone()
+class _Counting:
+    """Counts records of one partition, and how many of them have a state."""
+
+    def __init__(
+        self, connection: Connection[Any], reader: LogReader, *, partition: Partition, trust: Trust, topic_id: str
+    ) -> None:
+        self._connection = connection
+        self._reader = reader
+        self._partition = partition
+        self._trust = trust
+        self._topic_id = topic_id
+
+    def count(self, held: tuple[int, int], *, records_max: int) -> Counted:
+        """Count from the first offset to before the other one; when there are more than ``records_max``, not all."""
+        first, end = held
+        records = with_state = 0
+        found = self._reader.records(self._partition, first, end=end)
+        for page in pages(islice(found, records_max + 1), size=COUNT_PAGE_RECORDS):
+            if records + len(page) > records_max:
+                return Counted(records, with_state, complete=False)
+            records, with_state = records + len(page), with_state + self._with_state(page)
+        return Counted(records, with_state)
+
+    def _with_state(self, page: Sequence[Record]) -> int:
+        place = {"topic_id": self._topic_id, "partition": self._partition.number}
+        with self._connection.transaction():
+            asked = {**_identities(page, self._trust), **place}
+            row = self._connection.execute(_SQL["records_with_state"], asked).fetchone()
         assert row is not None, "a count always has one row"
-        records, with_state = records + len(page), with_state + int(row[0])
-    return Counted(records, with_state)
+        return int(row[0])
 
 
 def _identities(page: Sequence[Record], trust: Trust) -> dict[str, list[Any]]:

@@ -40,6 +40,12 @@ class Move:
         first = min(max(self.first, self.bounds.low), self.bounds.high)
         return first, max(first, min(self.end, self.bounds.high))
 
+    @property
+    def ahead(self) -> tuple[int, int]:
+        """What a partition that is begun reads first, as ``held``; empty for every other move."""
+        first = self.next_offset if self.kind == "begin" else self.bounds.high
+        return first, self.bounds.high
+
 
 @dataclass(frozen=True, slots=True)
 class Counted:
@@ -94,11 +100,16 @@ def loss(move: Move, counted: Counted) -> str | None:
     return " and ".join(parts) or None
 
 
-def effect(move: Move, counted: Counted) -> str:
-    """Say in plain words what the move does with records."""
+def effect(move: Move, counted: Counted, *, ahead: Counted) -> str:
+    """Say in plain words what the move does with records.
+
+    Args:
+        move: the move.
+        counted: the records of its range.
+        ahead: the records that a partition which is begun reads first.
+    """
     first, end = move.held
-    many = f"{counted.records} records" if counted.complete else f"more than {counted.records} records"
-    counts = f"{many}, {counted.with_state} of them with a state" if counted.records else "no records"
+    counts = _counts(counted)
     match move.kind:
         case "same":
             return f"nothing is read again or skipped: the partition goes on at {move.next_offset}"
@@ -112,4 +123,13 @@ def effect(move: Move, counted: Counted) -> str:
                 text = f"the partition is read from {move.next_offset} on, nothing is skipped"
     if move.gone and (first, end) != (move.first, move.end):
         text += f"; {move.gone} of these offsets are not in the log"
+    if move.kind == "begin":
+        text += f"; from {move.next_offset} on there are {_counts(ahead)}"
     return text
+
+
+def _counts(counted: Counted) -> str:
+    if not counted.records:
+        return "no records"
+    many = f"{counted.records} records" if counted.complete else f"more than {counted.records} records"
+    return f"{many}, {counted.with_state} of them with a state"

@@ -19,7 +19,7 @@ from psycopg import Connection
 from onceflow_processor.admission import Rules
 from onceflow_processor.attempt import AttemptSettings, limits_setter
 from onceflow_processor.consume import ConsumeSettings, ConsumeThread
-from onceflow_processor.database import connect
+from onceflow_processor.database import connect, database_away
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
@@ -27,14 +27,15 @@ from onceflow_processor.handoff import Handoff
 from onceflow_processor.kafka_client import StartClient, admin_client
 from onceflow_processor.log_view import LogView
 from onceflow_processor.metrics import ProcessorMetrics
+from onceflow_processor.operations.request import API_VERSION, RequestRules
+from onceflow_processor.operations.wake import wake_up_over
 from onceflow_processor.relay.lane_check import check_lanes
-from onceflow_processor.start_check import check_database
+from onceflow_processor.start_check import check_database, count_lanes
 from onceflow_processor.worker import Worker, WorkerSettings
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.failure import Misconfigured, Unavailable
 from onceflow_schemas.outcome_record import HEADERS_BYTES_RESERVED
-from onceflow_schemas.sql import queries
 from onceflow_schemas.times import parse_time
 
 START_SECONDS_MAX = 60.0
@@ -73,6 +74,7 @@ class ProcessorOptions:
         horizon_days: how far back markers reach.
         start: ``earliest`` or a time in the records' form, for topics without a position.
         group_protocol: ``auto``, ``consumer`` or ``classic``.
+        api_version: what operations are frozen with.
         batch_records_max: records of one transaction.
         batch_bytes_max: bytes of one transaction.
         batch_seconds_max: handlers of one transaction may take this long before it is cut.
@@ -100,6 +102,7 @@ class ProcessorOptions:
     horizon_days: int = 35
     start: str = "earliest"
     group_protocol: str = "auto"
+    api_version: str = API_VERSION
     batch_records_max: int = 1_000
     batch_bytes_max: int = 16_777_216
     batch_seconds_max: float = 5.0
@@ -155,6 +158,7 @@ class _Service:
             view=LogView(self._admin, start=start),
             count=lambda kind: metrics.trouble.labels(kind).inc(),
         )
+        wake_up = wake_up_over(options.database_url, prepared=options.prepared)
         worker = Worker(
             handoff,
             settings=settings,
@@ -164,6 +168,7 @@ class _Service:
             metrics=metrics,
             stopping=lambda: self._lifetime.stopping or consume.failure is not None,
             wait=self._lifetime.wait,
+            wake=wake_up.wake,
         )
         server, _ = start_http_server(options.metrics_port, addr=options.metrics_host, registry=registry)
         consume.start()
@@ -174,6 +179,7 @@ class _Service:
         try:
             worker.run(connection)
         finally:
+            wake_up.close()
             consume.stop()
             consume.join(CLOSE_SECONDS_MAX)
             server.shutdown()
@@ -190,7 +196,7 @@ class _Service:
             try:
                 return self._try_prepare(broker)
             except (Unavailable, psycopg.OperationalError) as error:
-                failure = error if isinstance(error, Unavailable) else _database_away(error)
+                failure = error if isinstance(error, Unavailable) else database_away(error)
                 left_seconds = give_up_at - time.monotonic()
                 if left_seconds < 0:
                     raise failure from error
@@ -212,12 +218,13 @@ class _Service:
         options = self._options
         cluster, topics = broker.ask([*options.topics, options.outcome_topic])
         connection, version, accounts = self._open_safe()
-        lanes = connection.execute(queries("start")["lanes"]).fetchall()
-        connection.rollback()
-        if topics[options.outcome_topic].partitions != len(lanes):
-            message = f"{options.outcome_topic} has {topics[options.outcome_topic].partitions} partitions, "
-            raise Misconfigured("topic_mismatch", message + f"but the database has {len(lanes)} lanes")
-        self._check_lanes(connection)
+        try:
+            partitions = topics[options.outcome_topic].partitions
+            lane_count = count_lanes(connection, outcome_topic=options.outcome_topic, partitions=partitions)
+            self._check_lanes(connection)
+        except BaseException:
+            connection.close()
+            raise
         seconds = options.handler_deadline_seconds + options.batch_seconds_max + TRANSACTION_MARGIN_SECONDS
         return connection, WorkerSettings(
             rules=Rules(
@@ -230,7 +237,7 @@ class _Service:
             attempt=AttemptSettings(
                 run=HandlerSettings(
                     handlers=options.handlers,
-                    lane_count=len(lanes),
+                    lane_count=lane_count,
                     value_bytes_max=topics[options.outcome_topic].message_bytes_max - HEADERS_BYTES_RESERVED,
                     batch_seconds_max=options.batch_seconds_max,
                     set_limits=limits_setter(
@@ -239,6 +246,7 @@ class _Service:
                         server_version=version,
                     ),
                     stopping=lambda: self._lifetime.stopping,
+                    requests=RequestRules(accounts, options.handlers.effects, options.api_version),
                 ),
                 cluster_id=cluster,
             ),
@@ -269,7 +277,8 @@ class _Service:
             raise
         return connection
 
-    def _check_lanes(self, connection: Connection[Any]) -> None:
+    def _check_lanes(self, connection: Connection[Any]) -> int:
+        """Compare the lanes with the topic; return how many hand out no sequence."""
         verdicts = check_lanes(
             connection,
             kafka=self._options.kafka,
@@ -280,10 +289,7 @@ class _Service:
         for verdict in verdicts:
             if verdict.state != "ok":
                 log.error("lane_not_ok", lane=verdict.lane, state=verdict.state, detail=verdict.detail)
-
-
-def _database_away(error: psycopg.OperationalError) -> Unavailable:
-    return Unavailable("database_unavailable", (str(error).splitlines() or ["no answer"])[0])
+        return sum(not verdict.open for verdict in verdicts)
 
 
 def _start_time(text: str) -> datetime:

@@ -6,6 +6,7 @@ database that is away costs nobody anything but time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 
 import psycopg
@@ -21,6 +22,7 @@ class Meaning(Enum):
     FENCED = "fenced"  # Another epoch holds a partition.
     GUARD = "guard"  # A handler ended the transaction.
     FACT = "fact"  # A fact was taken meanwhile: look up and rerun.
+    CONFLICT = "conflict"  # An operation is known with other arguments: look up and rerun.
     LANE = "lane"  # A lane hands out no sequence.
     DATA = "data"  # The event's own doing.
 
@@ -30,6 +32,7 @@ _OURS = {
     "OF002": Meaning.GUARD,
     "OF003": Meaning.FACT,
     "OF004": Meaning.LANE,
+    "OF006": Meaning.CONFLICT,
 }
 
 _RERUN = frozenset({"40001", "40P01", "55P03", "40003", "57014", "25P03", "25P04"})
@@ -69,9 +72,7 @@ def meaning_of(error: BaseException, *, ours: bool = False) -> Meaning | None:
 
 def pooler_fault(error: BaseException) -> Misconfigured | None:
     """Return what a person must change when prepared statements met a pooler; None when the error is another one."""
-    found = _database_error(error)
-    while found is not None and found.sqlstate not in _POOLED:
-        found = _database_error(found.__cause__ or found.__context__)
+    found = next((one for one in _database_errors(error) if one.sqlstate in _POOLED), None)
     if found is None:
         return None
     message = f"a pooler that shares connections stands before PostgreSQL ({found.sqlstate}): "
@@ -80,13 +81,17 @@ def pooler_fault(error: BaseException) -> Misconfigured | None:
 
 def _database_error(error: BaseException | None) -> psycopg.Error | None:
     """Return the first database error in the chain of what led to an error."""
+    return next(_database_errors(error), None)
+
+
+def _database_errors(error: BaseException | None) -> Iterator[psycopg.Error]:
+    """Walk the chain of what led to an error; ``raise error from error`` makes it a circle."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
         if isinstance(error, psycopg.Error):
-            return error
+            yield error
         error = error.__cause__ or error.__context__
-    return None
 
 
 def _meaning_of_database(error: psycopg.Error) -> Meaning:

@@ -5,12 +5,13 @@ that it has seen; a cluster that was put back has older ones, and then it knows 
 without an error, for ever.  A new client reads, and the fingerprint of its take-over tells what happened.
 
 A client stands still when the broker has more than the last fetch saw (which counts markers too), or when it knows no
-leader, twice in a row, and nothing has moved in between.
+leader, twice in a row, and nothing has moved in between.  Partitions whose log is still to be looked at are watched too:
+without a leader that look would fail for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
@@ -21,7 +22,9 @@ LOOK_SECONDS = 10.0
 """Between two looks; a stall is found after two of them."""
 ASK_SECONDS_MAX = 1.0
 _STATE = KafkaError._STATE  # noqa: SLF001 - the library's names of its local errors begin so.
-_NO_LEADER = -1
+_NOTHING = -1
+"""Stands for the end of a log of which nothing was fetched yet."""
+_NO_LEADER = -2
 """Stands for the end of a log that the client cannot ask for."""
 
 
@@ -36,12 +39,12 @@ class StallWatch:
         """Begin anew: what is paused is not fetched, and that is no stall."""
         self._behind.clear()
 
-    def look(self, consumer: Consumer, places: Callable[[], Sequence[TopicPartition]], *, now: float) -> None:
+    def look(self, consumer: Consumer, watched: Callable[[], Mapping[Partition, bool]], *, now: float) -> None:
         """Look when it is time.
 
         Args:
-            consumer: which reads all these places now.
-            places: returns topic and partition of each; called only when it is time.
+            consumer: which has all these partitions now.
+            watched: tells of each whether it is fetched; called only when it is time.
             now: monotonic seconds.
 
         Raises:
@@ -51,14 +54,13 @@ class StallWatch:
             return
         self._look_at = now + LOOK_SECONDS
         former, self._behind = self._behind, {}
-        for place in places():
-            partition = Partition(place.topic, place.partition)
+        for partition, is_fetched in watched().items():
             try:
-                end = _end_of_last_fetch(consumer, place)
+                end = _end_of_last_fetch(consumer, TopicPartition(partition.topic, partition.number))
             except KafkaException:
                 # A broker that is away is told by others, and may cost one wait, not one per partition.
                 return
-            if end is not None:
+            if end is not None and (is_fetched or end == _NO_LEADER):
                 self._behind[partition] = end
                 if former.get(partition) == end:
                     raise KafkaException(KafkaError(_STATE, f"{partition} has records that the client does not fetch"))
@@ -72,7 +74,7 @@ def _end_of_last_fetch(consumer: Consumer, place: TopicPartition) -> int | None:
     """
     # In spite of its type the client returns None when the time is over.
     fetched = cast("tuple[int, int] | None", consumer.get_watermark_offsets(place, cached=True))
-    believed = _NO_LEADER if fetched is None else fetched[1]
+    believed = _NOTHING if fetched is None else fetched[1]
     try:
         asked = consumer.get_watermark_offsets(place, timeout=ASK_SECONDS_MAX, cached=False)
     except KafkaException as error:

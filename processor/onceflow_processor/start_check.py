@@ -25,6 +25,20 @@ _DURABLE = frozenset({"on", "local", "remote_write", "remote_apply"})
 log = structlog.get_logger("onceflow.processor")
 
 
+def count_lanes(connection: Connection[Any], *, outcome_topic: str, partitions: int) -> int:
+    """Return the number of lanes, which is that of the outcome topic's partitions; the connection is left idle.
+
+    Raises:
+        Misconfigured: ``topic_mismatch``.
+    """
+    lanes = connection.execute(_SQL["lanes"]).fetchall()
+    connection.rollback()
+    if partitions != len(lanes):
+        message = f"{outcome_topic} has {partitions} partitions, but the database has {len(lanes)} lanes"
+        raise Misconfigured("topic_mismatch", message)
+    return len(lanes)
+
+
 def safety_faults(row: dict[str, Any]) -> list[str]:
     """Return what is unsafe about a database, as sentences with the fix.
 

@@ -1,7 +1,7 @@
 """The tail of a batch: one pipeline from the facts to COMMIT, without a fetch or sync inside.
 
-Rule: the order is facts, states, quarantine, progress, guard, then lanes and outcomes in the last statement before
-COMMIT.  Checks raise on the server.  The COMMIT tag is read afterwards, because a failed transaction may answer
+Rule: the order is facts, operations, states, quarantine, progress, guard, then lanes and outcomes in the last statement
+before COMMIT.  Checks raise on the server.  The COMMIT tag is read afterwards, because a failed transaction may answer
 COMMIT with ROLLBACK and no error.
 """
 
@@ -15,11 +15,15 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from psycopg import Connection
+from psycopg import Connection, Cursor
 
 from onceflow_processor.admission import Fault, Item
 from onceflow_processor.arrays import Bigints, Blobs, Integers, Texts, Uuids
 from onceflow_processor.effects import FactKey, Outcome
+from onceflow_processor.hints import Hint
+from onceflow_processor.look_up import PATIENCE_MS
+from onceflow_processor.operations.columns import hint_columns, request_columns
+from onceflow_processor.operations.request import Asked
 from onceflow_processor.position import Position
 from onceflow_processor.records import Headers, Partition
 from onceflow_producer.failpoint import hit
@@ -30,6 +34,7 @@ DETAIL_CHARACTERS_MAX = 1_000
 _RECORD_TIME_MS_MAX = 253_402_300_799_000
 _UNSAFE_TEXT = re.compile("[\x00\ud800-\udfff]")
 _SQL = queries("batch")
+_REQUESTS = queries("operation_requests")
 
 
 class NotCommitted(Exception):
@@ -48,6 +53,8 @@ class Tail:
     moves: Sequence[tuple[Partition, Position, Item]]
     topic_ids: dict[str, str]
     outcomes: Sequence[Outcome]
+    operations: Sequence[Asked] = ()
+    hints: Sequence[Hint] = ()
 
 
 def write_tail(connection: Connection[Any], tail: Tail) -> None:
@@ -58,8 +65,10 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
         NotCommitted: COMMIT was answered with ROLLBACK.
     """
     with connection.pipeline():
-        if tail.facts:
-            connection.execute(_SQL["tail_facts"], _facts(tail.facts))
+        if tail.facts or tail.operations:
+            write_claims(connection, facts=tail.facts, operations=tail.operations)
+        if tail.hints:
+            connection.execute(_REQUESTS["hints"], hint_columns(tail.hints))
         if tail.failed:
             connection.execute(_SQL["tail_states"], _identities(tail.failed))
         if tail.quarantine:
@@ -68,12 +77,38 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
         hit("processor.before_outcomes")
         if tail.outcomes:
-            connection.execute(_SQL["tail_outcomes"], _outcomes(tail.outcomes))
+            connection.execute(_SQL["tail_outcomes"], outcome_columns(tail.outcomes))
         hit("processor.before_commit")
         commit = connection.execute(_SQL["commit"])
+    check_committed(commit)
+
+
+def check_committed(commit: Cursor[Any]) -> None:
+    """Read the tag of a COMMIT whose pipeline has ended.
+
+    Raises:
+        NotCommitted: it was answered with ROLLBACK.
+    """
     if commit.statusmessage != "COMMIT":
-        message = f"COMMIT was answered with {commit.statusmessage}"
-        raise NotCommitted(message)
+        raise NotCommitted(f"COMMIT was answered with {commit.statusmessage}")
+
+
+def write_claims(connection: Connection[Any], *, facts: dict[FactKey, str], operations: Sequence[Asked]) -> None:
+    """Write what a transaction outside ours may hold, with little patience, so that it holds up one event and no batch.
+
+    Args:
+        connection: in a pipeline.
+        facts: with their causes, in their order.
+        operations: in the order of asking.
+    """
+    connection.execute(_REQUESTS["patience"], {"lock_timeout": f"{PATIENCE_MS}ms"})
+    if facts:
+        connection.execute(_SQL["tail_facts"], _facts(facts))
+    if operations:
+        columns = request_columns(operations)
+        connection.execute(_REQUESTS["request"], columns)
+        connection.execute(_REQUESTS["request_check"], columns)
+    connection.execute(_REQUESTS["patience_over"])
 
 
 def _facts(facts: dict[FactKey, str]) -> dict[str, Any]:
@@ -115,7 +150,8 @@ def fingerprint_of(item: Item) -> str:
     )
 
 
-def _outcomes(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def outcome_columns(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Return the parameters of the statement ``tail_outcomes``."""
     return {
         "lanes": Integers(outcome.lane for outcome in outcomes),
         "outcome_ids": Uuids(outcome.outcome_id for outcome in outcomes),

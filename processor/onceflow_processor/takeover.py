@@ -16,6 +16,7 @@ from onceflow_processor.handoff import Assigned
 from onceflow_processor.position import Begin, Position, Stop, judge_position
 from onceflow_processor.records import Partition
 from onceflow_schemas.sql import queries
+from onceflow_schemas.topic_ids import shown_topic_id
 
 _SQL = queries("progress")
 
@@ -89,7 +90,9 @@ class Takeover:
         key = {**self._key(assigned.partition, assigned.topic_id), "topic": assigned.partition.topic}
         other = self._connection.execute(_SQL["other_topic"], key).fetchone()
         if other is not None:
-            return Stop("topic_changed", f"the position of this partition belongs to topic id {other[1]}")
+            return Stop(
+                "topic_changed", f"the position of this partition belongs to topic id {shown_topic_id(other[1])}"
+            )
         known = self._connection.execute(_SQL["topic_is_known"], key).fetchone()
         # A partition that was added to a topic we already read begins at 0, or what came before we saw it is skipped.
         start = 0 if known is not None and known[0] else assigned.start_offset

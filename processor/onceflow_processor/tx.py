@@ -1,6 +1,6 @@
 """``Tx``: what a handler may do inside the transaction that marks its event.
 
-Rule: SQL runs at once in the batch's transaction; outcomes and facts are collected and written by the tail.  A
+Rule: SQL runs at once in the batch's transaction; outcomes, facts and operations are collected and written by the tail.  A
 handler neither commits nor rolls back: the guard row makes the one fail, the tail finds the other.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -15,8 +16,17 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 from psycopg.sql import SQL, Composed
 
-from onceflow_processor.effects import FACTS_PER_EVENT_MAX, Effects, FactKey, fact_key, make_outcome
+from onceflow_processor.effects import (
+    FACTS_PER_EVENT_MAX,
+    OPERATIONS_PER_EVENT_MAX,
+    Effects,
+    FactKey,
+    fact_key,
+    make_outcome,
+)
 from onceflow_processor.lent_connection import LentConnection, lend
+from onceflow_processor.operations.effect import Effect
+from onceflow_processor.operations.request import Asked, Origin, RequestRules, make_request
 from onceflow_schemas.failure import Refused
 
 _SETTING = re.compile(rb"^(?:[\s(]|--[^\r\n]*[\r\n])*+(?:SET|RESET|DISCARD|DO)\b|/\*|set_config|;\s*+\S", re.IGNORECASE)
@@ -34,6 +44,21 @@ class FactsKnown(Protocol):
         """Claim a fact; False when somebody has it."""
 
 
+class OperationsKnown(Protocol):
+    """What ``tx.request`` asks: whether an operation is known already, as far as this batch and process know."""
+
+    def ask(self, asked: Asked) -> bool:
+        """Note an operation; False when it is known with the same arguments, an error when with others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """Where a ``Tx`` asks for operations, and by which rules."""
+
+    known: OperationsKnown
+    rules: RequestRules
+
+
 class Tx:
     """The transaction as a handler sees it."""
 
@@ -46,6 +71,8 @@ class Tx:
         "_handler",
         "_lane_count",
         "_lent",
+        "_origin",
+        "_requests",
         "_value_bytes_max",
         "may_have_set",
     )
@@ -60,7 +87,10 @@ class Tx:
         facts: FactsKnown,
         lane_count: int,
         value_bytes_max: int,
+        requests: Requests | None = None,
+        origin: Origin | None = None,
     ) -> None:
+        """``requests`` and ``origin`` (what asks) are for operations; without them none can be asked for."""
         self._connection = connection
         self._cause = cause
         self._handler = handler
@@ -68,6 +98,8 @@ class Tx:
         self._facts = facts
         self._lane_count = lane_count
         self._value_bytes_max = value_bytes_max
+        self._requests = requests
+        self._origin = origin
         self._lent: LentConnection | None = None
         self._ended = False
         # Whether the handler may have changed settings of the session, which its neighbours must not inherit.
@@ -162,6 +194,55 @@ class Tx:
             return False
         self._effects.facts.append(wanted)
         return True
+
+    def request(
+        self,
+        effect: Effect,
+        /,
+        *,
+        subject: str,
+        occurrence: int = 1,
+        order_key: str | None = None,
+        account: str | None = None,
+        **args: Any,
+    ) -> str:
+        """Ask for an operation; return its id, which is the same whenever the same thing is asked for.
+
+        It is carried out after COMMIT, at most once.  Asking again with the same arguments changes nothing.
+
+        Args:
+            effect: what ``handlers.effect`` gave back.
+            subject: why it is done: the credit note, the order, the billing period; not the object that it acts on.
+            occurrence: which one for that subject, from 1, where it may rightly happen again.
+            order_key: operations with the same key run one at a time, in the order of asking; frozen as the arguments are.
+            account: the account that it acts on; the event's own when left out.
+            args: what the effect's function gets, plain JSON.
+
+        Raises:
+            OperationConflict: it was asked for before with other arguments or another order key (a ``Refused``,
+                ``operation_conflict``).
+            Refused: ``operation_refused`` or a more special code (``amount_refused``, ``arguments_refused`` ...): it can never
+                be done as it was asked for.
+        """
+        self._refuse_after_end()
+        if self._requests is None or self._origin is None:
+            raise Refused("operation_refused", "operations cannot be asked for here")
+        if len(self._effects.operations) >= OPERATIONS_PER_EVENT_MAX:
+            raise Refused("operation_refused", f"one event may ask for at most {OPERATIONS_PER_EVENT_MAX} operations")
+        asked = make_request(
+            effect,
+            subject=subject,
+            occurrence=occurrence,
+            order_key=order_key,
+            account=account,
+            args=args,
+            cause=self._cause,
+            origin=self._origin,
+            rules=self._requests.rules,
+        )
+        if self._requests.known.ask(asked):
+            self._effects.operations.append(asked)
+        return str(asked.id)
 
 
 def _plain(query: Query) -> bytes | SQL | Composed:

@@ -22,9 +22,10 @@ from onceflow_processor.attempt import AttemptSettings
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.careful import Place, run_with_care
+from onceflow_processor.database import first_line
 from onceflow_processor.deadline import Deadline
-from onceflow_processor.facts import Facts
 from onceflow_processor.handoff import Assigned, Done, Handoff, Notice, Read, Renew, Revoked, Stopped
+from onceflow_processor.known import Known
 from onceflow_processor.lost_connections import LostConnections
 from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.position import Position, Stop
@@ -70,7 +71,8 @@ class Worker:
     """Runs until ``stopping``.
 
     ``open_database`` connects and checks everything that a new connection must meet; ``check_lanes`` compares the
-    lanes with the outcome topic again.
+    lanes with the outcome topic again and tells how many hand out no sequence; ``wake`` tells the workers of operations that
+    there is something to do.
     """
 
     def __init__(
@@ -79,11 +81,12 @@ class Worker:
         *,
         settings: WorkerSettings,
         open_database: Callable[[], Connection[Any]],
-        check_lanes: Callable[[Connection[Any]], None],
+        check_lanes: Callable[[Connection[Any]], int],
         deadline: Deadline,
         metrics: ProcessorMetrics,
         stopping: Callable[[], bool],
         wait: Callable[[float], object],
+        wake: Callable[[], object] = lambda: None,
     ) -> None:
         self._handoff = handoff
         self._settings = settings
@@ -93,7 +96,8 @@ class Worker:
         self._metrics = metrics
         self._stopping = stopping
         self._wait = wait
-        self._facts = Facts()
+        self._wake = wake
+        self._known = Known()
         self._breaker = Breaker()
         self._connection: Connection[Any] | None = None
         self._notices: deque[Notice] = deque()
@@ -160,7 +164,7 @@ class Worker:
         """Return the connection, after opening a new one where it is gone; then all partitions are taken over anew."""
         if self._connection is None or self._connection.closed:
             self._connection = self._open_database()
-            self._facts.forget_all()
+            self._known.forget_all()
             self._metrics.database_up.set(1)
             log.info("database_connected")
             for partition in list(self._held):
@@ -179,8 +183,7 @@ class Worker:
             raise fault from error
         self._metrics.database_up.set(0)
         self._metrics.trouble.labels("database_away").inc()
-        log.warning("database_away", reason=str(error).split("\n", 1)[0][:300], failures=self._failures)
-        self._facts.forget_all()
+        log.warning("database_away", reason=first_line(error), failures=self._failures)
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -224,7 +227,7 @@ class Worker:
         runner = BatchRunner(
             connection,
             settings=self._settings.attempt,
-            facts=self._facts,
+            known=self._known,
             deadline=self._deadline,
             breaker=self._breaker,
             wait=self._wait,
@@ -259,23 +262,27 @@ class Worker:
                 held.careful_records = max(0, held.careful_records - (position.next_offset - held.position.next_offset))
                 held.position = position
                 self._fenced.pop(partition, None)
+            self._metrics.waits(partition, is_waiting=False)
         if end.positions:
             done = {partition: position.next_offset for partition, position in end.positions.items()}
             self._handoff.put_command(Done(done))
         for counts in end.counts:
             self._metrics.committed(counts)
             tell_kept(counts)
+            if counts.operations or counts.hints:
+                self._wake()
         end.counts.clear()
 
     def _hold(self, end: BatchEnd) -> None:
         """Partitions that cannot go on wait a while, and say why; closed lanes are compared again before that."""
-        self._metrics.lanes_closed.set(len(end.closed_lanes))
         due = time.monotonic() + HOLD_SECONDS
         if end.closed_lanes:
+            self._metrics.lanes_closed.set(len(end.closed_lanes))
             self._lane_check_at = due
         for partition, reason in end.reasons.items():
             log.error("partition_waits", partition=str(partition), reason=reason)
             self._metrics.trouble.labels("partition_waits").inc()
+            self._metrics.waits(partition, is_waiting=True)
             held = self._held.get(partition)
             if held is not None and self._connection is not None:
                 self._takeover(self._connection).wait(partition, held.position, reason=reason)
@@ -302,7 +309,7 @@ class Worker:
     def _renew_due(self, connection: Connection[Any]) -> None:
         now = time.monotonic()
         if self._lane_check_at <= now:
-            self._check_lanes(connection)
+            self._metrics.lanes_closed.set(self._check_lanes(connection))
             self._lane_check_at = float("inf")
         for partition, (due, renew) in list(self._renew_at.items()):
             if due <= now:
@@ -340,6 +347,9 @@ class Worker:
             self._stopped[assigned.partition] = (assigned.topic_id, taken.verdict.code)
             return
         if taken.position is not None:
+            if taken.position.next_offset >= assigned.bounds.high:
+                # A person may have set it behind the event that it waited for: no batch would say so.
+                self._metrics.waits(assigned.partition, is_waiting=False)
             careful_records = self._settings.batch_records_max if taken.needs_care else 0
             if careful_records:
                 log.warning("careful_mode", partition=str(assigned.partition), records=careful_records)
@@ -357,12 +367,15 @@ class Worker:
 
     def _tell_stop(self, partition: Partition, stop: Stop) -> None:
         self._metrics.stopped.labels(partition.topic, str(partition.number), stop.code).set(1)
+        self._metrics.waits(partition, is_waiting=False)
         log.error("partition_stopped", partition=str(partition), code=stop.code, detail=stop.detail)
 
     def _give_up(self, takeover: Takeover, partition: Partition, *, lost: bool) -> None:
         self._renew_at.pop(partition, None)
         self._fenced.pop(partition, None)
-        self._stopped.pop(partition, None)
+        if stopped := self._stopped.pop(partition, None):
+            self._metrics.stopped.labels(partition.topic, str(partition.number), stopped[1]).set(0)
+        self._metrics.waits(partition, is_waiting=False)
         held = self._held.get(partition)
         if held is not None:
             self._forget(partition)

@@ -15,6 +15,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from onceflow_producer.body import BODY_IS_HERE
 from onceflow_producer.metrics import BridgeMetrics
 from onceflow_producer.refusal import REFUSAL_ANSWERS
 from onceflow_producer.request_head import HEADERS_BYTES_MAX
@@ -100,9 +101,12 @@ class BoundedConnection(HttpToolsProtocol):
         """Feed the parser, and end a request whose headers do not end."""
         if self._refused:
             return
+        began_in_body = self._in_body
         super().data_received(data)
-        # The rest of a body that was answered early is thrown away by the parser and is no header.
-        if self.headers_due_at is not None and not self._in_body and not self.transport.is_closing():
+        # The rest of a body that was answered early is thrown away by the parser and is no header, nor is a piece that only
+        # begins in one: how much of it follows the body is not known, and a piece is bounded.
+        in_headers = not (began_in_body or self._in_body)
+        if self.headers_due_at is not None and in_headers and not self.transport.is_closing():
             self._header_bytes += len(data)
             if self._header_bytes > HEADERS_BYTES_MAX:
                 self._refuse_headers()
@@ -116,6 +120,7 @@ class BoundedConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """End the body."""
         self._in_body = False
+        self.scope["state"][BODY_IS_HERE] = True
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -14,6 +14,8 @@ from onceflow_schemas.failure import Misconfigured
 BATCH_BYTES_MAX = 1_000_000
 QUEUE_RECORDS_MAX = 10_000
 QUEUE_KILOBYTES_MAX = 65_536
+MESSAGE_TIMEOUT_SHARE = 0.75
+"""Of the answer's deadline: the client looks for expired records once per second, so its report comes a little late."""
 
 _SAFE: Mapping[str, tuple[str, ...]] = {
     "acks": ("all", "-1"),
@@ -41,6 +43,11 @@ _DEFAULTS: Mapping[str, object] = {
     "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
     "queue.buffering.max.kbytes": QUEUE_KILOBYTES_MAX,
 }
+
+
+def message_timeout_ms(answer_deadline_seconds: float) -> int:
+    """Return after how long a record is given up, so that the answer is in time."""
+    return max(1_000, int(answer_deadline_seconds * MESSAGE_TIMEOUT_SHARE * 1_000))
 
 
 def producer_properties(

@@ -13,7 +13,7 @@ from typing import Literal
 
 from onceflow_producer.connection import CONNECTIONS_MAX
 from onceflow_producer.endpoint_secrets import EndpointSecret
-from onceflow_producer.kafka_properties import producer_properties
+from onceflow_producer.kafka_properties import message_timeout_ms, producer_properties
 from onceflow_producer.publisher import IN_FLIGHT_MAX
 from onceflow_producer.rate import RatePolicy
 from onceflow_producer.signing_key import signing_key
@@ -23,8 +23,6 @@ from onceflow_schemas.failure import Misconfigured
 
 ANSWER_DEADLINE_MAX_SECONDS = 9.5
 """Stripe does not publish its timeout; ten seconds is what senders of webhooks are known to wait."""
-MESSAGE_TIMEOUT_SHARE = 0.75
-"""Of the answer's deadline: the client looks for expired records once per second, so its report comes a little late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +78,7 @@ class BridgeOptions:
     @property
     def message_timeout_ms(self) -> int:
         """After this long the client gives a record up."""
-        return max(1_000, int(self.answer_deadline_seconds * MESSAGE_TIMEOUT_SHARE * 1_000))
+        return message_timeout_ms(self.answer_deadline_seconds)
 
 
 def check_options(options: BridgeOptions, *, now: datetime | None = None) -> None:

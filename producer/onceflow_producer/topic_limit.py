@@ -42,3 +42,7 @@ def read_topic_bytes(kafka: Mapping[str, object], topic: str) -> int | None:
         client.poll(0)
         _log.warning("topic_limit_unknown", topic=topic, reason=type(failure).__name__)
         return None
+    finally:
+        # An answer that is an error refers to this frame, and the frame to the answer: left to the garbage collector, which runs
+        # in any thread, the client could end inside its own callback thread, and librdkafka ends the whole process then.
+        del client

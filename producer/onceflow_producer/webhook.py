@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from onceflow_producer.body import BodyBudget, HungUp, read_body
+from onceflow_producer.body import BODY_IS_HERE, BodyBudget, HungUp, read_body
 from onceflow_producer.endpoint_secrets import EndpointSecret
 from onceflow_producer.failpoint import hit
 from onceflow_producer.metrics import BridgeMetrics
@@ -117,6 +117,7 @@ class Webhook:
             bytes_max=settings.body_bytes_max,
             deadline=started + settings.read_deadline_seconds,
             budget=self._budget,
+            is_here=BODY_IS_HERE in scope.get("state", ()),
         )
         if not isinstance(body, bytes):
             return body

@@ -6,20 +6,9 @@ code is never reused with another meaning, and none exists without a next step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-Actor = Literal["sender", "operator", "nobody", "developer"]
-
-
-@dataclass(frozen=True, slots=True)
-class FailureKind:
-    """One code: who must act (``nobody`` = it heals alone), what it means, and the next step."""
-
-    code: str
-    actor: Actor
-    meaning: str
-    hint: str
+from onceflow_schemas.failure_kind import FailureKind
+from onceflow_schemas.failure_kind import kinds as _kinds
+from onceflow_schemas.operations.failures import ASKED_FAILURES, REVIEW_FAILURES
 
 
 class Failure(Exception):
@@ -63,10 +52,6 @@ class Misconfigured(Failure):
     def __init__(self, code: str, message: str, hint: str | None = None, *, faults: tuple[str, ...] = ()) -> None:
         super().__init__(code, message, hint)
         self.faults = faults or (message,)
-
-
-def _kinds(actor: Actor, *rows: tuple[str, str, str]) -> dict[str, FailureKind]:
-    return {code: FailureKind(code, actor, meaning, hint) for code, meaning, hint in rows}
 
 
 _LOOK = "onceflow keeps the bytes: look at the row in onceflow.quarantine."
@@ -313,6 +298,16 @@ DECISION_FAILURES = _kinds(
         "A lane cannot go on so, or its consequence was not accepted by name.",
         "See what `onceflow lanes show` and the dry run of `onceflow lanes resume` say.",
     ),
+    (
+        "simulator_refused",
+        "The simulated Stripe has no such fault, event, object or knob, or the clock would end keys that are in use.",
+        "The message says what there is; docs/simulator.md explains each.",
+    ),
+    (
+        "command_line_wrong",
+        "The command line is wrong; nothing was done.",
+        "`onceflow COMMAND --help` tells what it takes.",
+    ),
 )
 
 PUBLISH_FAILURES = _kinds(
@@ -350,6 +345,8 @@ FAILURES: dict[str, FailureKind] = (
     | REQUEST_FAILURES
     | PUBLISH_FAILURES
     | DECISION_FAILURES
+    | ASKED_FAILURES
+    | REVIEW_FAILURES
 )
 
 

@@ -57,6 +57,16 @@ def outcome_id(*, cause: str, handler: str, type: str, key: str, n: int) -> uuid
     return _uuid5("outcome", cause, handler, type, key, n)
 
 
+def operation_id(*, account: str, mode: str, effect: str, subject: str, occurrence: int) -> uuid.UUID:
+    """Return the id of the ``occurrence``-th operation (from 1) of that effect for that subject: never random."""
+    return _uuid5("operation", account, mode, effect, subject, occurrence)
+
+
+def operation_cause(operation: uuid.UUID, state: str) -> str:
+    """Return the cause text of work done because an operation settled."""
+    return f"operation:{operation}/{state}"
+
+
 def ce_id(outcome: uuid.UUID, revision: int) -> uuid.UUID:
     """Return the record id of a revision of an outcome; the first revision carries the outcome's own id."""
     if revision == FIRST_REVISION:

@@ -13,12 +13,17 @@ from tests.chaos import (
     database_faults,
     lane_faults,
     ledger_faults,
+    operation_answers,
+    operation_kills,
+    operation_time,
+    operation_webhooks,
     planted_records,
     postgres_faults,
     relay_faults,
     security_faults,
 )
 from tests.chaos.fault import REGISTRY, Fault
+from tests.chaos.operations_world import OperationsWorld
 from tests.chaos.world import World
 
 MODULES = (
@@ -34,6 +39,10 @@ MODULES = (
     ledger_faults,
     clock_faults,
     security_faults,
+    operation_kills,
+    operation_answers,
+    operation_time,
+    operation_webhooks,
 )
 """Importing them fills the registry."""
 
@@ -45,4 +54,6 @@ def all_faults() -> list[Fault]:
 
 def make_world(soak: str, folder: Path, seed: int) -> World:
     """Return the world of a soak, not started."""
+    if soak.startswith("operations"):
+        return OperationsWorld(folder, seed=seed, shifted_clock=soak == "operations_clock")
     return World(folder, seed=seed, shifted_clock=soak == "clock", small_disk=soak == "disk")

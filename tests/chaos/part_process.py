@@ -9,6 +9,7 @@ Actions: ``kill9``, ``stop`` (SIGSTOP), ``sleep:<seconds>``, ``raise``, ``fatal`
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import json
 import os
@@ -89,7 +90,8 @@ def act(action: str) -> None:
         case "kill9":
             os.kill(os.getpid(), signal.SIGKILL)
         case "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # To this thread: one to the process stops this thread only once another has been woken up to take it.
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         case "sleep":
             threading.Event().wait(float(argument))
         case "raise":
@@ -108,9 +110,9 @@ def make_client_fatal(kind: str) -> None:
 
     wanted = {"Producer": Producer, "Consumer": Consumer}[kind]
     found: list[Any] = [thing for thing in gc.get_objects() if isinstance(thing, wanted)] or _frames_hold(wanted)
-    for client in found:
-        make_fatal(client)
-    assert found, f"there is no {kind} to break"
+    # Among them are closed ones that nobody has collected yet.
+    broken = [make_fatal(client) for client in found]
+    assert any(broken), f"there is no {kind} to break"
 
 
 def _frames_hold(wanted: type[Any]) -> list[Any]:
@@ -132,6 +134,8 @@ def _attributes(value: Any) -> list[Any]:
 
 def main() -> None:
     """Prepare what the plan says about the whole process, then run the command."""
+    # A crash inside a library then says where, in the part's log.
+    faulthandler.enable()
     plan_file, fired_file, *arguments = sys.argv[1:]
     sys.path.insert(0, str(ROOT))
     plan = json.loads(Path(plan_file).read_text())

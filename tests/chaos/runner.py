@@ -88,6 +88,8 @@ def run_soaks(soaks: Sequence[Soak], *, make_world: MakeWorld, say: Say, keep: P
     """
     results = Results()
     for soak in soaks:
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
         parent = Path(tempfile.mkdtemp(prefix="chaos-", dir=keep))
         parent.chmod(0o755)
         folder = parent / soak.name
@@ -172,7 +174,7 @@ def _run_step(soak: Soak, step: Step, world: World) -> Done:
             result, evidence = "not settled", f"{evidence}; {why}"
     except Exception as error:  # noqa: BLE001 - told as a result
         result = "not fired" if isinstance(error, NotFired) else "broken"
-        evidence = _told(error)
+        evidence = _told(error) + _ended(world)
         ended = time.monotonic()
         result = _heal_after(world, result, wait=NEVER_QUIET not in fault.breaks)
     settled = time.monotonic() - ended
@@ -188,6 +190,12 @@ def _heal_after(world: World, result: str, *, wait: bool) -> str:
     except Exception:  # noqa: BLE001 - told as a result
         return "broken world"
     return result
+
+
+def _ended(world: World) -> str:
+    """A part that is gone explains most of what was not reached; after the healing it runs again."""
+    gone = [f"{name} ended with {part.exit_code}" for name, part in world.parts.items() if part.exit_code is not None]
+    return "".join(f"; {one}" for one in gone)
 
 
 def _told(error: Exception) -> str:

@@ -15,6 +15,7 @@ PROMISED = (
     + [f"O{number}" for number in range(1, 10)]
     + ["T1", "T2", "G1", "G3", "G6"]
     + [f"S{number}" for number in (1, 2, 3, 4, 5, 9)]
+    + [f"X{number}" for number in range(1, 17)]
 )
 
 

@@ -1,4 +1,4 @@
-"""A short set of the most valuable faults, one after another on one running system, with a seed that never changes.
+"""Short sets of the most valuable faults, one after another on one running system, with a seed that never changes.
 
 The whole catalogue is ``make chaos``.
 """
@@ -6,7 +6,7 @@ The whole catalogue is ``make chaos``.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +40,24 @@ CHOSEN = (
 )
 
 
+OF_OPERATIONS = (
+    "X1/after_claim_success",
+    "X1/after_answer_lost_answer",
+    "X2/request_lost",
+    "X3/nothing",
+    "X4/told",
+    "X6/revoked",
+    "X7",
+    "X9/late",
+    "X10/charge_create",
+    "X10/refund",
+    "X11",
+    "X13/webhook_first",
+    "X14/refund_returned",
+    "X15/doubled",
+)
+
+
 @pytest.fixture
 def quick_switches() -> Iterator[None]:
     """Proxies and senders are threads of this process."""
@@ -52,9 +70,20 @@ def quick_switches() -> Iterator[None]:
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_short_set_in_one_soak(tmp_path: Path, quick_switches: None) -> None:
-    tmp_path.chmod(0o755)
-    faults = [replace(one, soak="short") for one in choose(all_faults(), CHOSEN)]
-    results = run_soaks(schedule(faults, seed=SEED, runs=1), make_world=make_world, say=print, keep=tmp_path)
+    run_short(CHOSEN, soak="short", folder=tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_short_set_of_operations(tmp_path: Path, quick_switches: None) -> None:
+    run_short(OF_OPERATIONS, soak="operations_short", folder=tmp_path)
+
+
+def run_short(chosen: Sequence[str], *, soak: str, folder: Path) -> None:
+    """Run these faults one after another in one world; all must happen, and nothing may be broken."""
+    folder.chmod(0o755)
+    faults = [replace(one, soak=soak) for one in choose(all_faults(), chosen)]
+    results = run_soaks(schedule(faults, seed=SEED, runs=1), make_world=make_world, say=print, keep=folder)
     print(table(results.done))
     [judged] = results.judged
     assert judged.violations == [], judged

@@ -70,6 +70,9 @@ class World:
         small_disk: PostgreSQL's folder is a small file system of its own, where this process may mount one.
     """
 
+    commands: Mapping[str, str] = COMMANDS
+    handlers = f"{HANDLERS_FILE.stem}:handlers"
+
     def __init__(
         self,
         folder: Path,
@@ -88,8 +91,9 @@ class World:
         self.canaries: list[str] = []
         self.parts: dict[str, Part] = {}
         self.extras: list[Part] = []
-        self.brokers = {role: KafkaProxy(self._broker_of(role)) for role in COMMANDS}
-        self.databases = {role: PostgresProxy(target=self._database) for role in ("processor", "relay")}
+        self.brokers = {role: KafkaProxy(self._broker_of(role)) for role in self.commands}
+        roles = [role for role in self.commands if role != "bridge"]
+        self.databases = {role: PostgresProxy(target=self._database) for role in roles}
         self._settings = {
             "relay.lease_ttl_seconds": LEASE_SECONDS,
             "bridge.answer_deadline_seconds": ANSWER_DEADLINE_SECONDS,
@@ -111,7 +115,7 @@ class World:
             extra_postgres_settings=POSTGRES,
             kafka_listeners=[ExtraListener(role.upper(), proxy.port) for role, proxy in self.brokers.items()],
         )
-        self.bridge_port = choose_port(taken=[])
+        self.bridge_port = 0
         self.topics = TopicSettings()
         self.identity: LocalIdentity | None = None
 
@@ -123,9 +127,11 @@ class World:
             self.disk.mount()
         with self._clock():
             self.services.start()
+        # As late as can be: nobody listens on it until the bridge does, and other worlds choose ports too.
+        self.bridge_port = choose_port(taken=[])
         self.identity = local_identity(self.folder / "data")
         self._prepare()
-        for name in COMMANDS:
+        for name in self.commands:
             self.parts[name] = self.part(name)
             self.parts[name].start()
         for part in self.parts.values():
@@ -183,7 +189,7 @@ class World:
         wanted = role or name
         return Part(
             name,
-            arguments=command or [COMMANDS[wanted]],
+            arguments=command or [self.commands[wanted]],
             environment=lambda: self._environment(name, wanted, overrides),
             folder=self.folder,
         )
@@ -210,7 +216,7 @@ class World:
             "stripe.webhook_secret": f"local={self.identity.webhook_secret}",
             "attestation.keys": f"local={self.identity.attestation_secret}",
             "kafka.bootstrap.servers": f"127.0.0.1:{self.brokers[role].port}",
-            "processor.handlers": f"{HANDLERS_FILE.stem}:handlers",
+            "processor.handlers": self.handlers,
             "bridge.port": self.bridge_port,
             "logs.format": "json",
             "runtime.parent_pid": os.getpid(),

@@ -89,12 +89,12 @@ def _per_fact(handled: list[EventEntry], by_cause: Effects, snapshot: Snapshot) 
 
 
 def _without_marker(by_cause: Effects, states: States) -> Iterator[Violation]:
-    """I3: no outcome without the marker of its cause."""
+    """I3: no outcome without the marker of its cause; those of operations are judged in ``judge_operations``."""
     processed = {
         f"event:{'/'.join(marker.identity)}" for marker in states.markers.values() if marker.state == "processed"
     }
     for cause, rows in by_cause.items():
-        if cause not in processed:
+        if cause not in processed and not cause.startswith("operation:"):
             yield Violation("I3", f"{len(rows)} outcomes of {cause} stand without a processed marker")
 
 

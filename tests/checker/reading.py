@@ -1,6 +1,6 @@
 """From a running system to one snapshot: wait until it is quiet, then read topics, tables and logs.
 
-Rule: quiet means that every record lies before the progress of its partition and every outcome is published.  If
+Rule: quiet means that every committed record lies before the progress of its partition and every outcome is published.  If
 that does not come true within the limit, this is told in the snapshot and judged; it is never waited for twice.
 """
 
@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from tests.checker.snapshot import Delivery, Foreign, Hit, Outcome, Position, Snapshot
 from tests.checker.tables import connect, read_tables
-from tests.checker.topics import bounds, consumer, event_entry, outcome_entry, read_topic
+from tests.checker.topics import bounds, consumer, event_entry, outcome_entry, read_topic, shows_nothing
 from tests.checker.waiting import NotReached, wait_for
 
 QUIET_LIMIT_SECONDS = 60.0
@@ -41,6 +41,8 @@ class _QuietWatch:
         self.system = system
         self.reason = "nothing was asked yet"
         self.reader = consumer(system.bootstrap, "read_uncommitted")
+        self._committed = consumer(system.bootstrap, "read_committed")
+        self._stood: dict[int, tuple[int, int]] = {}
 
     def quiet(self) -> bool:
         try:
@@ -63,12 +65,25 @@ class _QuietWatch:
             if stopped is not None:
                 return f"partition {partition} is stopped: {stopped}"
         for partition, (start, end) in sorted(ends.items()):
-            if end > start and reached.get(partition, 0) < end:
+            if end > start and reached.get(partition, 0) < end and not self._is_done(partition, reached, end):
                 return f"partition {partition}: progress {reached.get(partition)} of {end}"
         for lane, head, published, state in sorted(lanes):
             if published != head or state != "ok":
                 return f"lane {lane}: {published} of {head} published, state {state}"
         return None if lanes else "there are no lanes"
+
+    def _is_done(self, partition: int, reached: dict[int, int], end: int) -> bool:
+        """Progress that stands still is right where only markers and aborted records follow, which nobody is shown."""
+        now = reached.get(partition, 0), end
+        if self._stood.get(partition) != now:
+            self._stood[partition] = now
+            return False
+        return shows_nothing(self._committed, self.system.event_topic, partition=partition, start=now[0])
+
+    def close(self) -> None:
+        """Close both readers."""
+        self.reader.close()
+        self._committed.close()
 
 
 def wait_until_quiet(system: System, *, limit_seconds: float = QUIET_LIMIT_SECONDS) -> str | None:
@@ -79,7 +94,7 @@ def wait_until_quiet(system: System, *, limit_seconds: float = QUIET_LIMIT_SECON
     except NotReached as error:
         return f"{error}; last seen: {watch.reason}"
     finally:
-        watch.reader.close()
+        watch.close()
     return None
 
 

@@ -228,6 +228,26 @@ def test_duplicate_of_another_partition_is_no_violation() -> None:
     assert judge(changed).violations == ()
 
 
+def test_a_record_that_retention_took_is_not_missed() -> None:
+    """One that says it is years old is alone in its segment, and goes with the broker's next look."""
+    planted = QuarantineRow((1, 0), "unauthenticated", None, digest("old"), 10)
+    moved = tuple(replace(one, offset=one.offset + 1) if one.partition == 1 else one for one in SOUND.events)
+    changed = replace(
+        SOUND,
+        events=moved,
+        markers=tuple(replace(one, position=shifted(one.position)) for one in SOUND.markers),
+        quarantine=(*(replace(one, position=shifted(one.position)) for one in SOUND.quarantine), planted),
+        progress=(SOUND.progress[0], Progress(1, 4, 1, None, 1, 4)),
+    )
+    assert judge(changed).violations == ()
+    there = replace(changed, progress=(SOUND.progress[0], Progress(1, 4, 1, None, 0, 4)))
+    assert [one.code for one in judge(there).violations] == ["I3"]
+
+
+def shifted(position: tuple[int, int]) -> tuple[int, int]:
+    return (1, position[1] + 1) if position[0] == 1 else position
+
+
 CHANGED: dict[str, dict[str, Any]] = {
     "a marker": {"markers": (replace(SOUND.markers[0], state="ignored"), *SOUND.markers[1:])},
     "a marker is gone": {"markers": SOUND.markers[1:]},

@@ -52,6 +52,22 @@ def test_sound_world_is_acquitted(hand: Hand) -> None:
     assert (counts.answered, counts.distinct, counts.processed, counts.published) == (EVENTS, EVENTS, EVENTS, EVENTS)
 
 
+def test_aborted_records_at_the_end_are_nobodys_to_process(hand: Hand) -> None:
+    hand.write_world(EVENTS)
+    hand.publish(hand.outcomes)
+    feeder = Producer({"bootstrap.servers": hand.bootstrap, "transactional.id": f"feeder-{hand.event_topic}"})
+    feeder.init_transactions(QUIET_SECONDS)
+    feeder.begin_transaction()
+    feeder.produce(hand.event_topic, b"aborted", partition=0)
+    feeder.flush(QUIET_SECONDS)
+    feeder.abort_transaction(QUIET_SECONDS)
+    assert verdict_on(hand).violations == ()
+    feeder.begin_transaction()
+    feeder.produce(hand.event_topic, b"committed", partition=0)
+    feeder.commit_transaction(QUIET_SECONDS)
+    assert wait_until_quiet(system_of(hand), limit_seconds=1.0) is not None
+
+
 def test_dropped_outcome_is_convicted(hand: Hand) -> None:
     hand.write_world(EVENTS)
     dropped = hand.outcomes[EVENTS // 2]

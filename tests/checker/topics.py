@@ -89,6 +89,30 @@ def read_topic(bootstrap: str, topic: str, *, isolation: Isolation) -> Iterator[
         reader.close()
 
 
+def shows_nothing(reader: Consumer, topic: str, *, partition: int, start: int) -> bool:
+    """Tell whether a reader of committed records finds nothing from an offset to the end: markers and aborted records only.
+
+    Raises:
+        KafkaException: for any error but "end of partition".
+    """
+    reader.assign([TopicPartition(topic, partition, start)])
+    end = time.monotonic() + ANSWER_SECONDS
+    try:
+        while time.monotonic() < end:
+            message = reader.poll(PAGE_SECONDS)
+            if message is None:
+                continue
+            error = message.error()
+            if error is None:
+                return False
+            if error.code() == KafkaError._PARTITION_EOF:
+                return True
+            raise KafkaException(error)
+    finally:
+        reader.unassign()
+    return False
+
+
 def _partition(message: Message) -> int:
     partition = message.partition()
     assert partition is not None

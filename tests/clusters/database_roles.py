@@ -9,7 +9,9 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-ROLES = tuple(f"onceflow_{name}" for name in ("migrator", "processor", "relay", "operator", "reader"))
+ROLES = tuple(
+    f"onceflow_{name}" for name in ("migrator", "processor", "relay", "worker", "application", "operator", "reader")
+)
 
 
 def run_file(address: str, name: str) -> None:

@@ -11,17 +11,19 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from onceflow import Handlers, attach, effects
 from onceflow_schemas.sql import queries
 from tests.clusters.database_roles import ROLES, address_of, make_roles, run_file
 from tests.clusters.installation import Installation
 from tests.producer.bridge_process import wait_until
 
-MIGRATOR, PROCESSOR, RELAY, OPERATOR, READER = ROLES
+MIGRATOR, PROCESSOR, RELAY, WORKER, APPLICATION, OPERATOR, READER = ROLES
 NOT_PERMITTED = "42501"
 READY_SECONDS = 30.0
-LEDGER = ("inbox", "outcome", "fact", "quarantine", "audit")
+LEDGER = ("inbox", "outcome", "fact", "quarantine", "audit", "operation", "attempt", "review")
 BOOKS = ("books_exist", "applied", "applied_with_checksums")
 
+LANE_CHECK = ("limits", "lanes", "lane_ids", "lane_ids_between", "lanes_locked", "set_head_state", "restore_noticed")
 ALL: tuple[str, ...] = ()
 USES: dict[str, dict[str, tuple[str, ...]]] = {
     PROCESSOR: {
@@ -29,8 +31,22 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
         "progress": ALL,
         "start": ALL,
         "migrate": BOOKS,
-        "relay": ("limits", "lanes", "lane_ids", "lane_ids_between", "lanes_locked", "set_head_state"),
+        "relay": LANE_CHECK,
+        "operation_requests": ALL,
     },
+    WORKER: {
+        "operation_work": ALL,
+        "operation_requests": ("patience", "patience_over", "request", "request_check", "known_operations", "probe_fact"),
+        "outcomes_staged": ALL,
+        "batch": (
+            "limits", "limits_before_17", "session_check", "guard_open", "known_facts", "tail_facts", "tail_guard",
+            "tail_outcomes",
+        ),
+        "start": ALL,
+        "migrate": BOOKS,
+        "relay": LANE_CHECK,
+    },
+    APPLICATION: {"attach": ALL, "operation_requests": ("request", "known_operations")},
     RELAY: {
         "relay": (
             "limits", "lease_acquire", "lease_renew", "lease_release", "lanes", "lane_ids", "lane_ids_between",
@@ -41,12 +57,19 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     OPERATOR: {
         "operating": ALL,
+        "operation_rulings": ALL,
+        "operation_requests": ("wake",),
         "outcomes": ALL,
         "lane_setup": ("lanes",),
         "relay": ("withhold", "lease_acquire", "lease_renew", "lease_release", "lanes"),
         "migrate": BOOKS,
     },
-    READER: {"outcomes": ALL, "start": ("safety", "system", "deployment", "lanes"), "migrate": BOOKS},
+    READER: {
+        "outcomes": ALL,
+        "operation_rulings": ("listed", "operation", "attempts", "hints", "reviews", "accounts"),
+        "start": ("safety", "system", "deployment", "lanes"),
+        "migrate": BOOKS,
+    },
 }  # fmt: skip
 """Which statements of ours a role runs; an empty tuple for all of a file."""
 
@@ -100,9 +123,17 @@ def test_a_role_may_run_every_statement_of_its_part(place: Installation, role: s
         connection.execute(f"EXPLAIN {planned}".encode())
 
 
+FROZEN = (
+    "id = gen_random_uuid()", "account = 'acct_x'", "effect = 'x'", "subject = 'x'", "occurrence = 2", "args = '{}'",
+    "args_sha256 = ''", "steps = '[]'", "api_version = 'x'", "requested_at = now()", "window_from = now()", "restores = 9",
+    "cause = 'x'", "seq = DEFAULT",
+)  # fmt: skip
+"""What an operation was asked for: nobody changes it."""
+
 FORBIDDEN = [
     *((PROCESSOR, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "progress", "lane", "deployment", "lease")),
     *((PROCESSOR, f"TRUNCATE onceflow.{table}") for table in (*LEDGER, "batch_guard", "suspect")),
+    (OPERATOR, "UPDATE onceflow.operation SET state = 'succeeded'"),
     (PROCESSOR, "UPDATE onceflow.inbox SET event_id = 'evt_other'"),
     (PROCESSOR, "UPDATE onceflow.outcome SET value = ''"),
     (PROCESSOR, "UPDATE onceflow.outcome SET withheld = 'x'"),
@@ -119,6 +150,38 @@ FORBIDDEN = [
     (PROCESSOR, "ALTER TABLE onceflow.inbox ADD COLUMN mine int"),
     (PROCESSOR, "DROP TABLE onceflow.inbox"),
     (PROCESSOR, "INSERT INTO onceflow.schema_migrations (version) VALUES ('1')"),
+    (PROCESSOR, "UPDATE onceflow.operation SET state = 'failed'"),
+    (PROCESSOR, "INSERT INTO onceflow.operation (id, state) VALUES (gen_random_uuid(), 'succeeded')"),
+    (PROCESSOR, "SELECT result FROM onceflow.operation"),
+    (PROCESSOR, "INSERT INTO onceflow.attempt (operation_id) VALUES (gen_random_uuid())"),
+    (PROCESSOR, "DELETE FROM onceflow.outcome_staged"),
+    *((WORKER, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "lane", "progress", "operation_hint")),
+    *((WORKER, f"TRUNCATE onceflow.{table}") for table in (*LEDGER, "outcome_staged")),
+    *((WORKER, f"UPDATE onceflow.operation SET {column}") for column in FROZEN),
+    (WORKER, "UPDATE onceflow.attempt SET n = 2"),
+    (WORKER, "UPDATE onceflow.review SET code = 'x'"),
+    (WORKER, "UPDATE onceflow.outcome SET value = ''"),
+    (WORKER, "UPDATE onceflow.outcome_staged SET value = ''"),
+    (WORKER, "UPDATE onceflow.lane SET published_seq = 0"),
+    (WORKER, "SELECT * FROM onceflow.inbox"),
+    (WORKER, "SELECT * FROM onceflow.quarantine"),
+    (WORKER, "UPDATE onceflow.progress SET next_offset = 0"),
+    (WORKER, "CREATE TABLE onceflow.mine (id int)"),
+    *((APPLICATION, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "outcome_staged", "lane")),
+    *((APPLICATION, f"TRUNCATE onceflow.{table}") for table in (*LEDGER, "outcome_staged")),
+    *((APPLICATION, f"SELECT * FROM onceflow.{table}") for table in (
+        "inbox", "outcome", "lane", "progress", "quarantine", "fact", "operation", "attempt", "review", "outcome_staged",
+    )),
+    (APPLICATION, "SELECT steps FROM onceflow.operation"),
+    (APPLICATION, "UPDATE onceflow.operation SET state = 'failed'"),
+    (APPLICATION, "INSERT INTO onceflow.operation (id, state) VALUES (gen_random_uuid(), 'succeeded')"),
+    (APPLICATION, "INSERT INTO onceflow.outcome (lane, seq) VALUES (0, 99)"),
+    (APPLICATION, "INSERT INTO onceflow.inbox (event_id) VALUES ('evt_1')"),
+    (APPLICATION, "INSERT INTO onceflow.batch_guard (id, must_be_gone) VALUES (1, -1)"),
+    (APPLICATION, "UPDATE onceflow.outcome_staged SET value = ''"),
+    (APPLICATION, "UPDATE onceflow.fact SET cause = 'x'"),
+    (APPLICATION, "UPDATE onceflow.deployment SET restores = 0"),
+    (APPLICATION, "CREATE TABLE onceflow.mine (id int)"),
     *((RELAY, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "lane", "lease")),
     (RELAY, "UPDATE onceflow.lane SET head_seq = 99"),
     (RELAY, "UPDATE onceflow.outcome SET value = ''"),
@@ -129,6 +192,8 @@ FORBIDDEN = [
     (RELAY, "CREATE TABLE onceflow.mine (id int)"),
     *((OPERATOR, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "progress", "lane")),
     (OPERATOR, "UPDATE onceflow.audit SET reason = 'x'"),
+    *((OPERATOR, f"UPDATE onceflow.operation SET {column}") for column in FROZEN),
+    (OPERATOR, "UPDATE onceflow.attempt SET evidence = 'done'"),
     (OPERATOR, "UPDATE onceflow.outcome SET value = ''"),
     (OPERATOR, "UPDATE onceflow.lane SET head_seq = 99"),
     (OPERATOR, "CREATE TABLE onceflow.mine (id int)"),
@@ -151,6 +216,34 @@ def test_what_is_not_needed_is_refused(place: Installation, role: str, statement
     assert refused.value.sqlstate == NOT_PERMITTED
 
 
+def test_an_application_confirms_and_asks_in_one_commit_with_its_own_role(place: Installation) -> None:
+    """It is a member of onceflow_application, and has its own tables beside that."""
+    with psycopg.connect(place.database_url, autocommit=True) as owner:
+        owner.execute("CREATE TABLE public.orders (id text PRIMARY KEY)")
+        owner.execute("CREATE ROLE shop LOGIN PASSWORD 'password-of-shop' IN ROLE onceflow_application")
+        owner.execute("GRANT INSERT ON public.orders TO shop")
+        owner.execute(
+            "INSERT INTO onceflow.deployment (id, accounts, mode, system_id, timeline)"
+            " VALUES (%s, '{acct_1}', 'test', 's', 1) ON CONFLICT DO NOTHING",
+            [place.deployment],
+        )
+    refund = Handlers().use(effects.refund)
+    with psycopg.connect(address_of("shop", place.database_url)) as connection:
+        for _ in range(2):
+            tx = attach(connection, cause="order:1")
+            tx.execute("INSERT INTO public.orders VALUES ('1') ON CONFLICT DO NOTHING")
+            tx.once("order", "1")
+            tx.outcome("order.confirmed", key="1", data={})
+            tx.request(refund, subject="1", charge="ch_1", amount=5)
+            connection.commit()
+    with psycopg.connect(place.database_url) as owner:
+        counts = [
+            owner.execute(f"SELECT count(*) FROM {table}".encode()).fetchone()
+            for table in ("public.orders", "onceflow.operation", "onceflow.outcome_staged")
+        ]
+    assert counts == [(1,), (1,), (1,)]
+
+
 def test_a_relay_without_a_right_says_so_and_waits(place: Installation) -> None:
     """Rights may be given later, as after a migration: it goes on by itself then."""
     relay = address_of(RELAY, place.database_url)
@@ -163,7 +256,7 @@ def test_a_relay_without_a_right_says_so_and_waits(place: Installation) -> None:
             wait_until(part.state_file.exists, within_seconds=READY_SECONDS, why=part.text())
 
 
-def test_nobody_but_the_owner_may_delete_from_any_table_but_the_two_that_are_no_ledger(place: Installation) -> None:
+def test_nobody_but_the_owner_may_delete_from_any_table_but_those_that_are_no_ledger(place: Installation) -> None:
     with psycopg.connect(place.database_url) as connection:
         rows = connection.execute(
             sql.SQL(
@@ -171,7 +264,9 @@ def test_nobody_but_the_owner_may_delete_from_any_table_but_the_two_that_are_no_
                 " WHERE table_schema = 'onceflow' AND privilege_type IN ('DELETE', 'TRUNCATE') AND grantee <> {}"
             ).format(sql.Literal(MIGRATOR))
         ).fetchall()
-    assert sorted(rows) == [(PROCESSOR, "batch_guard"), (PROCESSOR, "suspect")]
+    assert sorted(rows) == [
+        (PROCESSOR, "batch_guard"), (PROCESSOR, "suspect"), (WORKER, "batch_guard"), (WORKER, "outcome_staged"),
+    ]  # fmt: skip
 
 
 def test_the_files_say_how_they_are_run_and_name_each_role(place: Installation) -> None:

@@ -7,10 +7,14 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
+from onceflow.command_app import app
 from onceflow.command_line import main
 from onceflow.database import connect
 from onceflow.migrations import migrate
@@ -81,6 +85,57 @@ def test_help_loads_no_client_library(tmp_path: Path) -> None:
 )
 def test_a_wrong_command_line_is_two(arguments: tuple[str, ...], tmp_path: Path) -> None:
     assert run(*arguments, folder=tmp_path, DATABASE_URL="host=127.0.0.1").returncode == 2
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield (*path, name)
+
+
+WRONG = [
+    *((*command, "--nonsense") for command in commands(get_command(app))),
+    ("nonsense",),
+    ("operations", "nonsense"),
+    ("operations", "show"),
+    ("operations", "show", "nonsense"),
+    ("operations", "list", "--state", "nonsense"),
+    ("operations", "list", "--limit", "0"),
+    ("simulate", "clock", "--advance", "bananas"),
+    ("simulate", "fault", "lost_answer", "--times", "many"),
+    ("migrate", "--status", "--sql"),
+    ("doctor", "--part", "nobody"),
+    ("up", "--ready-file", "no/ready.json"),
+    ("bridge", "--set", "port"),
+]
+
+
+@pytest.mark.parametrize("arguments", WRONG, ids=" ".join)
+def test_a_wrong_command_line_with_json_is_one_object(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["onceflow", *arguments, "--json"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    said = capsys.readouterr()
+    assert (end.value.code, said.err) == (2, "")
+    [line] = said.out.splitlines()
+    error = json.loads(line)["error"]
+    assert error["code"] == "command_line_wrong"
+    assert error["message"]
+    assert error["hint"].startswith("`onceflow")
+
+
+def test_json_changes_neither_help_nor_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["onceflow", "config", "show", "--json", "--help"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 0
+    assert "Usage: onceflow config show" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("ending", [KeyboardInterrupt(), SystemExit(130)])
@@ -155,11 +210,29 @@ def test_config_show_masks_and_says_where_from(tmp_path: Path) -> None:
     assert run("config", "show", "--set", "bridge", folder=tmp_path).returncode == 2
 
 
+def test_config_show_tells_what_a_service_would_refuse_of_what_is_given(tmp_path: Path) -> None:
+    given = ["kafka.linger.mss=5", "kafka.compression.type=zzz", "kafka.security.protocol=PLAINTEXTT"]
+    arguments = [word for one in given for word in ("--set", one)]
+    done = run("config", "show", *arguments, folder=tmp_path, DATABASE_URL="postgres//u:CANARY@h")
+    assert done.returncode == 3
+    database, linger, compression, protocol = done.stderr.splitlines()
+    assert database.startswith("fault: database.url (DATABASE_URL) is not an address")
+    assert linger.endswith("is not a property of librdkafka; did you mean linger.ms?")
+    assert 'Invalid value "zzz"' in compression
+    assert 'Invalid value "PLAINTEXTT"' in protocol
+    assert "CANARY" not in done.stdout + done.stderr
+    plain = run("config", "show", "--set", "kafka.bootstrap.servers=broker.example.com:9092", folder=tmp_path)
+    assert "fault: kafka.security.protocol is PLAINTEXT and broker.example.com" in plain.stderr
+
+
 def test_flags_that_contradict_each_other_are_a_usage_error(tmp_path: Path) -> None:
     show = ("config", "show", "--json")
     live = run(*show, "--live", "--set", "stripe.mode=test", folder=tmp_path)
     assert live.returncode == 2
-    assert "--live and --set stripe.mode contradict each other; keep one of them" in " ".join(live.stderr.split())
+    refusal = "--live and --set stripe.mode contradict each other; keep one of them"
+    assert refusal in json.loads(live.stdout)["error"]["message"]
+    said = run("config", "show", "--live", "--set", "stripe.mode=test", folder=tmp_path)
+    assert refusal in " ".join(said.stderr.split())
     assert run("bridge", "--port", "1", "--set", "bridge.port=2", folder=tmp_path).returncode == 2
     agreed = run(*show, "--live", "--set", "stripe.mode=live", folder=tmp_path, ONCEFLOW_STRIPE_MODE="test")
     rows = {row["name"]: row for row in map(json.loads, agreed.stdout.splitlines())}

@@ -235,6 +235,29 @@ def test_rights_of_the_database_role(doctor: Doctor) -> None:
         doctor.sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
 
 
+def test_an_operator_needs_the_rights_for_decisions_and_no_secret_of_stripe(doctor: Doctor) -> None:
+    role = f"doctor_{uuid.uuid4().hex[:8]}"
+    doctor.sql(f"CREATE ROLE {role} LOGIN PASSWORD 'CANARY'")
+    doctor.sql(f"GRANT USAGE ON SCHEMA onceflow TO {role}")
+    doctor.sql(f"GRANT SELECT ON ALL TABLES IN SCHEMA onceflow TO {role}")
+    for name in ("STRIPE_WEBHOOK_SECRET", "ONCEFLOW_PROCESSOR_HANDLERS", "ONCEFLOW_STRIPE_ACCOUNT"):
+        del doctor.environment[name]
+    try:
+        doctor.environment["DATABASE_URL"] = make_conninfo(doctor.url, user=role, password="CANARY")
+        found = doctor.crosses("--part", "operator", status=1)
+        assert set(found) == {"database rights"}
+        assert "INSERT on onceflow.audit, UPDATE (detail) on onceflow.lane" in found["database rights"]
+        doctor.sql(f"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA onceflow TO {role}")
+        code, lines = doctor.examine("--part", "operator")
+        assert code == 0
+        found = {line["subject"]: line["found"] for line in lines}
+        assert found["database rights"] == f"{role} may do what is needed for operator"
+        assert found[f"rights on topic {doctor.events}"] == "ALTER_CONFIGS, CREATE, READ"
+        assert {"positions", "lanes", doctor.outcomes} <= set(found)
+    finally:
+        doctor.sql(f"DROP OWNED BY {role}; DROP ROLE {role}")
+
+
 def test_what_stands_still_and_what_belongs_to_others(doctor: Doctor) -> None:
     doctor.sql("UPDATE onceflow.lane SET state = 'stopped:diverged', detail = 'why' WHERE lane = 1")
     doctor.sql(

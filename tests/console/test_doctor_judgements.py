@@ -38,7 +38,7 @@ CONFIG = {
     "max.message.bytes": "1048588",
     "min.insync.replicas": "2",
 }
-TOPIC = TopicFound("events", "id-1", 6, 3, CONFIG)
+TOPIC = TopicFound("events", "id+1", 6, 3, CONFIG)
 SETTINGS = Settings(
     deployment=DeploymentSettings(id="shop"),
     topics=TopicSettings(events=("events",), outcomes="outcomes"),
@@ -95,10 +95,17 @@ def granted_in_file(role: str) -> set[Right]:
     return found
 
 
-@pytest.mark.parametrize("part", ["process", "relay"])
+@pytest.mark.parametrize("part", ["process", "operate", "relay"])
 def test_the_rights_are_those_that_are_shipped(part: Any) -> None:
-    role = {"process": "onceflow_processor", "relay": "onceflow_relay"}[part]
+    role = {"process": "onceflow_processor", "operate": "onceflow_worker", "relay": "onceflow_relay"}[part]
     assert set(rights_of([part])) == granted_in_file(role)
+
+
+def test_an_operator_may_read_everything_and_needs_what_is_shipped() -> None:
+    needed = set(rights_of(["operator"]))
+    changes = {right for right in needed if right.privilege != "SELECT"}
+    assert changes == {right for right in granted_in_file("onceflow_operator") if right.privilege != "SELECT"}
+    assert "GRANT SELECT ON ALL TABLES IN SCHEMA onceflow TO onceflow_operator" in GRANTS.read_text()
 
 
 def test_rights_that_are_missing() -> None:
@@ -151,7 +158,7 @@ def test_topics() -> None:
     fine = TopicPlan((), found={"events": TOPIC})
     lines = list(judge_topics(fine, SETTINGS))
     assert [line.ok for line in lines] == [True, True]
-    assert "6 partitions, 3 copies, 2 confirm, cleanup.policy=delete" in lines[0].found
+    assert "id id-1, 6 partitions, 3 copies, 2 confirm, cleanup.policy=delete" in lines[0].found
     differences = (
         Difference("events", "cleanup.policy", "delete", "compact", "configure"),
         Difference("outcomes", "topic", "6 partitions", "missing", "create"),

@@ -33,12 +33,14 @@ def test_only_what_is_used_is_granted() -> None:
         ("User:bridge", "topic", "own", ("WRITE", "DESCRIBE_CONFIGS")),
         ("User:processor", "topic", "own", ("READ", "DESCRIBE_CONFIGS")),
         ("User:processor", "topic", "foreign", ("READ", "DESCRIBE_CONFIGS")),
-        ("User:processor", "topic", "out", ("READ", "DESCRIBE_CONFIGS")),
         ("User:processor", "group", "onceflow.shop.processor", ("READ",)),
+        ("User:processor", "topic", "out", ("READ", "DESCRIBE_CONFIGS")),
         ("User:processor", "group", "onceflow.shop.relay", ("DESCRIBE",)),
         ("User:relay", "topic", "out", ("READ", "WRITE", "DESCRIBE_CONFIGS")),
         ("User:relay", "transactional_id", "onceflow.shop.relay.out", ("WRITE",)),
         ("User:relay", "group", "onceflow.shop.relay", ("READ",)),
+        ("User:worker", "topic", "out", ("READ", "DESCRIBE_CONFIGS")),
+        ("User:worker", "group", "onceflow.shop.relay", ("DESCRIBE",)),
     ]
 
 
@@ -88,4 +90,4 @@ def test_the_command_prints_one_object_per_rule() -> None:
 def test_a_mistyped_principal_is_refused(given: str) -> None:
     status, text = run("--principal", given)
     assert status == 2
-    assert "bridge, processor, relay, operator" in text
+    assert "bridge, processor, relay, worker, operator" in text

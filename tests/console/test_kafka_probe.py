@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from onceflow.kafka_probe import probe_faults
-from onceflow.settings_model import KafkaSettings
+from onceflow.settings_model import BridgeSettings, KafkaSettings, Settings
 from onceflow.settings_sources import Given, Origin
 
 
 def faults(
-    properties: dict[str, str], *, consumer: dict[str, str] | None = None, producer: dict[str, str] | None = None
+    properties: dict[str, str],
+    *,
+    consumer: dict[str, str] | None = None,
+    producer: dict[str, str] | None = None,
+    bridge: BridgeSettings | None = None,
 ) -> list[str]:
     kafka = KafkaSettings(properties=properties, consumer=consumer or {}, producer=producer or {})
     names = [
@@ -16,7 +22,8 @@ def faults(
         *(f"consumer.{name}" for name in consumer or {}),
         *(f"producer.{name}" for name in producer or {}),
     ]
-    return probe_faults(kafka, {f"kafka.{name}": Given("", Origin("flag", "f")) for name in names})
+    settings = Settings(kafka=kafka, bridge=bridge or BridgeSettings())
+    return probe_faults(settings, {f"kafka.{name}": Given("", Origin("flag", "f")) for name in names})
 
 
 def test_good_properties_need_no_broker() -> None:
@@ -39,3 +46,21 @@ def test_a_combination_that_cannot_work_is_told_once() -> None:
     assert fault == "[kafka]: sasl.username and sasl.password must be set"
     (missing,) = faults({"security.protocol": "ssl", "ssl.ca.location": "/does/not/exist"})
     assert "ssl.ca.location failed" in missing
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("linger.ms", "20000", "`message.timeout.ms` must be greater than `linger.ms`"),
+        ("retries", "0", "`retries` must be set >= 1 when `enable.idempotence` is true"),
+        ("session.timeout.ms", "1000000", "`max.poll.interval.ms`must be >= `session.timeout.ms`"),
+    ],
+)
+def test_what_does_not_fit_our_own_properties_is_told_too(name: str, value: str, said: str) -> None:
+    assert faults({name: value}) == [f"[kafka]: {said}"]
+
+
+def test_a_deadline_of_the_bridge_decides_how_long_a_record_may_linger() -> None:
+    assert faults({"linger.ms": "2000"}) == []
+    (fault,) = faults({"linger.ms": "2000"}, bridge=BridgeSettings(answer_deadline_seconds=2))
+    assert "must be greater than `linger.ms`" in fault

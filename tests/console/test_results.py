@@ -40,6 +40,11 @@ def test_a_table_is_aligned_and_not_folded_in_a_pipe(capsys: pytest.CaptureFixtu
     ]
 
 
+def test_a_row_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    write_table(("name", "value"), [("a", "ERROR: no\nDETAIL: Key (x)\r\nHINT: y"), ("b", "")])
+    assert capsys.readouterr().out.splitlines() == ["name  value", "a     ERROR: no DETAIL: Key (x) HINT: y", "b"]
+
+
 def test_progress_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
     say("working")
     assert capsys.readouterr() == ("", "working\n")

@@ -1,4 +1,4 @@
-"""Bridge, processor and relay as commands: what they say when they are ready, and while their broker is away."""
+"""Bridge, processor, operator and relay as commands: what they say when they are ready, and while their broker is away."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ LINES_MAX = 30
 COMMANDS = {
     "bridge": ("bridge", "--port", "0"),
     "process": ("process", "--handlers", "onceflow.examples.payments:handlers"),
+    "operate": ("operate", "--handlers", "onceflow.examples.payments:handlers"),
     "relay": ("relay",),
 }
 
@@ -57,6 +58,7 @@ def settings(kafka_bootstrap: str, database_url: str, *, mark: str) -> dict[str,
     return {
         "DATABASE_URL": database_url,
         "STRIPE_WEBHOOK_SECRET": "whsec_CANARY",
+        "STRIPE_API_KEY": "sk_test_CANARY",
         "ONCEFLOW_ATTESTATION_KEYS": "k=" + "CANARY" * 8,
         "ONCEFLOW_DEPLOYMENT_ID": "shop",
         "ONCEFLOW_STRIPE_ACCOUNT": "acct_A",
@@ -68,7 +70,7 @@ def settings(kafka_bootstrap: str, database_url: str, *, mark: str) -> dict[str,
 
 
 def environment(given: dict[str, str]) -> dict[str, str]:
-    return {**{name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}, **given}
+    return {**{name: os.environ[name] for name in ("PATH", "HOME", "PYTHONPATH") if name in os.environ}, **given}
 
 
 @contextmanager
@@ -108,7 +110,7 @@ def test_with_json_a_service_says_that_it_is_ready(kafka_bootstrap: str, fresh_d
         cwd=tmp_path, env=environment(given), capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert made.returncode == 0, made.stderr
-    for command, names in {"bridge": {"url"}, "process": set(), "relay": set()}.items():
+    for command, names in {"bridge": {"url"}, "process": set(), "operate": set(), "relay": set()}.items():
         with running(command, "--json", folder=tmp_path, given=given) as service:
             service.wait(lambda service=service: service.out.read_text("utf-8").endswith("\n"))  # type: ignore[misc]
             ready = json.loads(service.out.read_text("utf-8"))

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from onceflow.service_options import bridge_options, owner, processor_options, relay_options
+from datetime import timedelta
+
+import pytest
+
+from onceflow.service_options import accesses, bridge_options, operator_options, owner, processor_options, relay_options
 from onceflow.settings import SettingSources, load_settings
-from onceflow.settings_model import Settings
+from onceflow.settings_model import API_VERSION, Settings
 from onceflow_processor.handlers import Handlers
+from onceflow_processor.operations import request
+from onceflow_schemas.failure import Misconfigured
 
 ENVIRONMENT = {
     "ONCEFLOW_CONFIG": "/dev/null",
@@ -26,8 +32,8 @@ ENVIRONMENT = {
 }
 
 
-def settings() -> Settings:
-    return load_settings(SettingSources(), environment=ENVIRONMENT).settings
+def settings(**more: str) -> Settings:
+    return load_settings(SettingSources(), environment={**ENVIRONMENT, **more}).settings
 
 
 def test_the_bridge() -> None:
@@ -68,3 +74,64 @@ def test_the_relay() -> None:
 def test_every_process_has_a_name_of_its_own() -> None:
     assert owner() != owner()
     assert owner().count(":") == 2
+
+
+def test_the_workers_of_operations() -> None:
+    given = settings(
+        STRIPE_API_KEY="rk_test_platform",
+        ONCEFLOW_OPERATIONS_SAFE_WINDOW_HOURS="10",
+        ONCEFLOW_OPERATIONS_CALL_SECONDS_MAX="3",
+        ONCEFLOW_OPERATIONS_CREDENTIALS="resend=re_1",
+        ONCEFLOW_MAIL_HOST="127.0.0.1",
+    )
+    options = operator_options(given, handlers=Handlers())
+    assert options.accounts == ("acct_A", "acct_B")
+    assert (options.outcome_topic, options.relay_group) == ("o", "onceflow.shop.relay")
+    assert options.kafka == {"bootstrap.servers": "127.0.0.1:9", "fetch.min.bytes": "1"}
+    assert (options.concurrency, options.requests_per_second, options.burst) == (32, 20, 20)
+    assert options.limits.safe_window == timedelta(hours=10)
+    assert options.limits.absence_wait == timedelta(minutes=15)
+    assert sorted(options.senders) == ["http", "mail", "stripe"]
+    assert options.call_seconds_max == 3 + 1 + 1
+    assert options.owner != operator_options(given, handlers=Handlers()).owner
+    for secret in ("rk_test_platform", "re_1"):
+        assert secret not in repr(options)
+
+
+def test_all_workers_together_stay_below_the_accounts_limit() -> None:
+    """Stripe's is 100 requests a second live and 25 in test mode."""
+    live = SettingSources(live=True)
+    environment = {**ENVIRONMENT, "STRIPE_API_KEY": "rk_live_1"}
+    for given, rate in (({}, 80), ({"ONCEFLOW_OPERATIONS_REQUESTS_PER_SECOND": "7"}, 7)):
+        options = operator_options(load_settings(live, environment=environment | given).settings, handlers=Handlers())
+        assert (options.mode, options.requests_per_second) == ("live", rate)
+
+
+def test_without_a_mail_server_no_mail_is_sent_here() -> None:
+    options = operator_options(settings(STRIPE_API_KEY="rk_test_1"), handlers=Handlers())
+    assert sorted(options.senders) == ["http", "stripe"]
+
+
+def test_accounts_are_reached_by_their_own_key_or_through_the_platform() -> None:
+    found = accesses(settings(STRIPE_API_KEY="rk_test_platform", ONCEFLOW_STRIPE_API_KEYS="acct_C=rk_test_c"))
+    assert [(one.account, one.mode, one.api_key, one.connected) for one in found] == [
+        ("acct_A", "test", "rk_test_platform", False),
+        ("acct_B", "test", "rk_test_platform", True),
+    ]
+    found = accesses(settings(ONCEFLOW_STRIPE_API_KEYS="acct_A=rk_test_a,acct_B=rk_test_b"))
+    assert [(one.account, one.api_key, one.connected) for one in found] == [
+        ("acct_A", "rk_test_a", False),
+        ("acct_B", "rk_test_b", False),
+    ]
+
+
+def test_an_account_without_a_key_is_named() -> None:
+    with pytest.raises(Misconfigured) as caught:
+        accesses(settings(ONCEFLOW_STRIPE_API_KEYS="acct_A=rk_test_a"))
+    [fault] = caught.value.faults
+    assert fault.startswith("stripe.api_keys has no key for acct_B")
+
+
+def test_the_api_version_is_the_one_that_requests_are_frozen_with() -> None:
+    assert settings().stripe.api_version == API_VERSION == request.API_VERSION
+    assert processor_options(settings(), handlers=Handlers()).api_version == API_VERSION

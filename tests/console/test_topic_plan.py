@@ -122,8 +122,9 @@ def test_topics_of_others_are_neither_made_nor_changed() -> None:
 
 
 def test_lanes_of_another_topic_are_refused() -> None:
-    other = plan(found(EVENTS), found(OUTCOMES, topic_id="id-2"), lanes=LanesFound(6, frozenset({"id-1"})))
-    assert [(one.what, one.wanted, one.found) for one in other.refused] == [("topic id", "id-1", "id-2")]
+    other = plan(found(EVENTS), found(OUTCOMES, topic_id="id/2"), lanes=LanesFound(6, frozenset({"id+1"})))
+    assert [(one.what, one.wanted, one.found) for one in other.refused] == [("topic id", "id-1", "id_2")]
+    assert plan(found(EVENTS), found(OUTCOMES, topic_id="id+1"), lanes=LanesFound(6, frozenset({"id+1"}))).refused == ()
     gone = plan(found(EVENTS), lanes=LanesFound(6, frozenset({"id-1"})))
     assert [one.what for one in gone.refused] == ["topic"]
     fewer = plan(found(EVENTS), found(OUTCOMES), lanes=LanesFound(5, frozenset({"id-1"})))

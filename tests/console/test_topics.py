@@ -6,10 +6,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import MagicMock
 
 import psycopg
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from onceflow.database import connect
@@ -120,6 +124,17 @@ def test_a_topic_that_was_made_again_is_noticed(world: World) -> None:
     assert read_topics(world.admin, world.names)[world.settings.outcomes].partitions == 3
     # Its lanes still belong to the former one: each waits for a decision.
     assert [one.what for one in world.plan().refused] == ["topic id"]
+
+
+def test_a_topic_that_is_deleted_between_two_questions_is_not_there() -> None:
+    there: Future[Any] = Future()
+    there.set_result(SimpleNamespace(topic_id="id", partitions=[]))
+    gone: Future[Any] = Future()
+    gone.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+    client = MagicMock()
+    client.describe_topics.return_value = {"outcomes": there}
+    client.describe_configs.side_effect = lambda resources, **_: {resources[0]: gone}
+    assert read_topics(MagicMock(client=client), ["outcomes"]) == {}
 
 
 def test_apply_without_schema_is_refused_before_anything_is_made(kafka_bootstrap: str, empty_database: str) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from onceflow.settings import SettingSources, load_settings
 from onceflow.settings_model import KafkaSettings
-from onceflow.transport_checks import broker_faults, database_faults, is_local
+from onceflow.transport_checks import broker_faults, call_faults, database_faults, is_local
 from onceflow_schemas.failure import Misconfigured
 
 NEEDS = ("kafka.bootstrap.servers", "database.url")
@@ -83,3 +83,25 @@ def test_production_is_the_default_and_names_all_faults_at_once_with_the_fix() -
 def test_dev_takes_them_and_what_a_command_does_not_use_is_not_looked_at() -> None:
     load_settings(SettingSources(), needs=NEEDS, environment={**OPEN, "ONCEFLOW_DEPLOYMENT_PROFILE": "dev"})
     load_settings(SettingSources(), environment=OPEN)
+
+
+@pytest.mark.parametrize(
+    ("api_base", "mail_host", "security", "names"),
+    [
+        ("https://api.stripe.com", None, "tls", []),
+        ("http://127.0.0.1:12111", "localhost", "none", []),
+        ("https://proxy.example.com/", "smtp.example.com", "starttls", []),
+        ("http://proxy.example.com:80", None, "tls", ["stripe.api_base"]),
+        ("http://10.0.0.1", "smtp.example.com", "none", ["stripe.api_base", "mail.security"]),
+    ],
+)
+def test_calls_and_mail(api_base: str, mail_host: str | None, security: str, names: list[str]) -> None:
+    faults = call_faults(api_base=api_base, mail_host=mail_host, mail_security=security)
+    assert [fault.partition(" ")[0] for fault in faults] == names
+
+
+def test_they_are_refused_in_production_only() -> None:
+    environment = {"ONCEFLOW_CONFIG": "/dev/null", "ONCEFLOW_STRIPE_API_BASE": "http://proxy.example.com"}
+    with pytest.raises(Misconfigured, match=r"stripe\.api_base is http"):
+        load_settings(SettingSources(), environment=environment)
+    load_settings(SettingSources(), environment={**environment, "ONCEFLOW_DEPLOYMENT_PROFILE": "dev"})

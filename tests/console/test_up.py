@@ -20,7 +20,7 @@ import psycopg
 import pytest
 import stripe
 
-PARTS = ("postgres", "kafka", "bridge", "processor", "relay")
+PARTS = ("postgres", "kafka", "bridge", "processor", "operator", "relay", "simulator")
 READY_SECONDS = 120.0
 STOP_SECONDS = 40.0
 ORPHAN_SECONDS = 10.0
@@ -36,7 +36,10 @@ class Up:
         self.ready_file = folder / "out" / "ready.json"
         self.ready_file.parent.mkdir(exist_ok=True)
         self.data = folder / "data"
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "XDG_CACHE_HOME") if name in os.environ}
+        # The last of two flags counts.
+        kept = {
+            name: os.environ[name] for name in ("PATH", "HOME", "XDG_CACHE_HOME", "PYTHONPATH") if name in os.environ
+        }
         argv = [sys.executable, "-m", "onceflow", "up", "--data", str(self.data), "--ready-file", str(self.ready_file)]
         with (folder / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -115,19 +118,41 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Up]]:
             up.stop()
 
 
+def pay(ready: dict[str, Any]) -> None:
+    """A customer pays, at the Stripe of the ready file."""
+    client = stripe.StripeClient(ready["stripe_api_key"], base_addresses={"api": ready["stripe_api_base"]})
+    client.v1.payment_intents.create(
+        {
+            "amount": 500,
+            "currency": "eur",
+            "confirm": True,
+            "payment_method": "pm_card_visa",
+            "return_url": "https://x.org",
+        }
+    )
+
+
+def outcomes(ready: dict[str, Any]) -> list[str]:
+    with psycopg.connect(ready["database_url"]) as connection:
+        rows = connection.execute("SELECT type FROM onceflow.outcome ORDER BY created_at, seq").fetchall()
+    return [kind for (kind,) in rows]
+
+
 def test_the_whole_life_of_a_data_folder(start: Callable[..., Up]) -> None:
-    up = start()
+    up = start("a", "--simulator", STRIPE_API_KEY="sk_test_CANARY")
     ready = up.wait_ready()
     assert stat.S_IMODE(up.ready_file.stat().st_mode) == 0o600
     assert ready["version"] == 1
     assert sorted(ready) == sorted(
         [
             "version", "webhook_url", "webhook_secret", "kafka_bootstrap", "database_url", "event_topic",
-            "outcome_topic", "metrics_urls", "pids",
+            "outcome_topic", "stripe_api_base", "stripe_api_key", "environment", "metrics_urls", "pids",
         ]
     )  # fmt: skip
     assert sorted(ready["pids"]) == sorted(PARTS)
-    assert sorted(ready["metrics_urls"]) == ["bridge", "processor", "relay"]
+    assert sorted(ready["metrics_urls"]) == ["bridge", "operator", "processor", "relay"]
+    assert "does not use stripe.api_key; --no-simulator does" in up.said()
+    assert "CANARY" not in up.ready_file.read_text() + up.said()
     assert (ready["event_topic"], ready["outcome_topic"]) == ("stripe.events.v1", "stripe.outcomes.v1")
     assert json.loads((up.data / "ready.json").read_text()) == ready
     assert ready["webhook_url"] in up.said()
@@ -150,6 +175,7 @@ def test_the_whole_life_of_a_data_folder(start: Callable[..., Up]) -> None:
     assert all(alive(pid) for pid in now["pids"].values())
     wait_for(lambda: send(now, "evt_2") == 200, 20)
     wait_for(lambda: inbox(now) == ["evt_1", "evt_2"], 30)
+    assert "simulator: it keeps nothing on disk, so it is an empty Stripe now" in up.said()
 
     second = subprocess.run(
         [sys.executable, "-m", "onceflow", "up", "--data", str(up.data), "--json"],
@@ -164,7 +190,7 @@ def test_the_whole_life_of_a_data_folder(start: Callable[..., Up]) -> None:
     assert not [pid for pid in now["pids"].values() if alive(pid)]
     assert not up.ready_file.exists()
 
-    again = start()
+    again = start("a", "--simulator")
     later = again.wait_ready()
     assert {name: later[name] for name in later if name != "pids"} == {
         name: ready[name] for name in ready if name != "pids"
@@ -172,9 +198,20 @@ def test_the_whole_life_of_a_data_folder(start: Callable[..., Up]) -> None:
     assert inbox(later) == ["evt_1", "evt_2"]
     assert send(later, "evt_3") == 200
     wait_for(lambda: inbox(later) == ["evt_1", "evt_2", "evt_3"], 20)
+    before = len(outcomes(later))
+    pay(later)
+    wait_for(lambda: outcomes(later)[before:] == ["payment.succeeded"], 20)
 
     again.process.kill()
     wait_for(lambda: not [pid for pid in later["pids"].values() if alive(pid)], ORPHAN_SECONDS)
+
+
+def test_without_a_simulator_and_a_key_operations_wait(start: Callable[..., Up]) -> None:
+    up = start()
+    ready = up.wait_ready()
+    assert sorted(ready["pids"]) == ["bridge", "kafka", "postgres", "processor", "relay"]
+    assert not {"stripe_api_base", "stripe_api_key"} & ready.keys()
+    assert "note: operations are not carried out: there is no simulator and no stripe.api_key" in up.said()
 
 
 def test_two_folders_side_by_side_and_ctrl_c(start: Callable[..., Up]) -> None:
@@ -239,7 +276,10 @@ def _mentions(path: Path, marker: bytes) -> bool:
 
 
 def test_ctrl_c_while_it_starts_can_be_told_from_a_stop(start: Callable[..., Up]) -> None:
+    # A shell ignores it in what runs in the background, and a child inherits that; behind a handler it does not.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     up = start()
+    signal.signal(signal.SIGINT, before)
     wait_for(lambda: "postgres" in up.said(), READY_SECONDS)
     assert up.stop(signal.SIGINT) == 130
     assert up.said().splitlines()[-1] == "interrupted before it was done"

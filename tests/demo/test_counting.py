@@ -11,8 +11,9 @@ import pytest
 
 from onceflow.demo.counting import count, money_published, money_sent
 from onceflow.demo.delivery import Attempt
-from onceflow.demo.ledgers import Ledgers, OutcomeEntry, TopicEvent
+from onceflow.demo.ledgers import Delivery, Ledgers, OutcomeEntry, TopicEvent
 from onceflow.demo.oddities import Oddity
+from onceflow.demo.operation_count import Movement, OperationSums
 from onceflow.demo.stripe_events import StripeEvent
 from onceflow.demo.traffic import Plan, Request
 
@@ -63,16 +64,36 @@ SOUND = Ledgers(
     written=WRITTEN,
 )
 
+SUMS = OperationSums(operations=9, effects=7, declined=2, were_unknown=3)
+
 
 def test_sound_ledgers_give_the_line_of_the_contract() -> None:
-    assert count(PLAN, ATTEMPTS, ledgers=SOUND).last_line() == (
+    assert count(PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS).last_line() == (
         "demo: ok - 8 requests sent, 6 answered 200, 5 distinct events in the topic, 3 processed, 1 ignored, 1 quarantined,"
-        " 2 outcomes written, 2 outcomes published, 0 lost, 0 doubled"
+        " 2 outcomes written, 2 outcomes published, 9 operations, 7 effects, 2 declined, 3 were unknown, 0 in review,"
+        " 0 lost, 0 doubled"
     )
+
+
+def test_webhooks_of_the_simulated_stripe_are_requests_too() -> None:
+    sent = [Delivery("evt_4", 200), Delivery("evt_4", None)]
+    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, deliveries=sent), sums=SUMS)
+    assert (found.sent, found.answered, found.simulated, found.ok) == (10, 7, 2, True)
+    lost = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, deliveries=[Delivery("evt_9", 200)]), sums=SUMS)
+    assert lost.lost == ("answered 200 and not in the topic: evt_9",)
+
+
+@pytest.mark.parametrize("kind", ["lost", "doubled", "wrong"])
+def test_what_is_wrong_about_operations_turns_the_last_line(kind: str) -> None:
+    found = count(PLAN, ATTEMPTS, ledgers=SOUND, sums=replace(SUMS, **{kind: ("2 effects of operation x",)}))  # type: ignore[arg-type]
+    assert found.last_line().startswith("demo: FAILED - ")
+    assert found.last_line().endswith("2 effects of operation x")
 
 
 def test_money_is_counted_once_per_payment() -> None:
     assert money_sent(PLAN) == {"eur": 500}
+    moved = [Movement("charge", "", 70, "eur"), Movement("refund", "x", 70, "eur"), Movement("charge", "y", 9, "jpy")]
+    assert money_sent(PLAN, moved) == {"eur": 570, "jpy": 9}
     assert money_published(SOUND) == {"eur": 500}
 
 
@@ -97,16 +118,16 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_fault_turns_the_last_line(fault: str) -> None:
     kind, changes = FAULTS[fault]
-    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, **changes))
+    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, **changes), sums=SUMS)
     assert getattr(found, kind), found
     assert found.last_line().startswith("demo: FAILED - ")
 
 
 def test_answers_are_held_against_the_plan() -> None:
-    unanswered = count(PLAN, [*ATTEMPTS[:2], *ATTEMPTS[3:]], ledgers=SOUND)
+    unanswered = count(PLAN, [*ATTEMPTS[:2], *ATTEMPTS[3:]], ledgers=SOUND, sums=SUMS)
     assert unanswered.wrong == ("1 webhooks were never answered with 200",)
-    believed = count(PLAN, [*ATTEMPTS, Attempt(FORGED, 200)], ledgers=SOUND)
+    believed = count(PLAN, [*ATTEMPTS, Attempt(FORGED, 200)], ledgers=SOUND, sums=SUMS)
     assert "a wrong signature was answered 200" in believed.wrong
-    assert count(PLAN, ATTEMPTS, ledgers=SOUND, unsettled="lane 0 has published 1 of 2").wrong == (
+    assert count(PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS, unsettled="lane 0 has published 1 of 2").wrong == (
         "lane 0 has published 1 of 2",
     )

@@ -1,4 +1,4 @@
-"""The demo itself, small: every part dies once, the count is right; and when it cannot run, its last line says so."""
+"""The demo itself, small: every part dies, the count is right; and when it cannot run, its last line says so."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def test_small_demo_is_right(tmp_path: Path, cache_dir: Path, capsys: pytest.Cap
     assert sorted(death["part"] for death in report["deaths"]) == sorted(PARTS)
     assert report["distinct"] == report["processed"] + report["ignored"] + report["quarantined"]
     assert report["quarantined"] == 8
+    assert (report["operations"], report["effects"], report["declined"], report["in_review"]) == (37, 36, 1, 0)
     assert report["payments_sent"] == report["payments_published"] != {}
     assert "kill -9 kafka" in said.err
 

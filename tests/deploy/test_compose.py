@@ -24,11 +24,12 @@ from tests.deploy.compose import FILE, ROOT, Compose, examples, load
 FILLED = {
     "ONCEFLOW_STRIPE_ACCOUNT": "acct_1",
     "STRIPE_WEBHOOK_SECRET": "whsec_one,second=whsec_two",
+    "STRIPE_API_KEY": "rk_test_1",
     "ONCEFLOW_ATTESTATION_KEYS": "2026a=" + "5e" * 32,
     "POSTGRES_PASSWORD": "secret",
 }
 OF_COMPOSE = {"POSTGRES_PASSWORD", "HANDLERS_FOLDER", "BRIDGE_PORT", "KAFKA_PORT"}
-SERVICES = {"bridge", "processor", "relay"}
+SERVICES = {"bridge", "processor", "operator", "relay"}
 ONE_SHOT = {"migrate", "topics"}
 URL = re.compile(r"http://127\.0\.0\.1:(\d+)(/\w+)")
 
@@ -70,7 +71,7 @@ def test_docker_compose_itself_reads_it(tmp_path: Path) -> None:
 
 def test_every_command_exists(compose: Compose, tmp_path: Path) -> None:
     commands = {tuple(one["command"]) for one in compose.ours().values()} - {("--help",)}
-    assert commands == {("migrate",), ("topics", "apply"), ("bridge",), ("process",), ("relay",)}
+    assert commands == {("migrate",), ("topics", "apply"), ("bridge",), ("process",), ("operate",), ("relay",)}
     for command in commands:
         done = subprocess.run(
             [sys.executable, "-m", "onceflow", *command, "--help"],
@@ -130,7 +131,7 @@ def test_healthchecks_ask_what_is_served(compose: Compose) -> None:
     bridge = compose.environment("bridge")
     assert asked["bridge"] == [(bridge["ONCEFLOW_BRIDGE_PORT"], "/readyz")]
     assert "/readyz" in routes
-    for name in ("processor", "relay"):
+    for name in ("processor", "operator", "relay"):
         assert asked[name] == [(compose.environment(name)["ONCEFLOW_METRICS_PORT"], "/metrics")]
 
 
@@ -147,6 +148,7 @@ def test_the_order_of_the_start(compose: Compose) -> None:
         ("topics", "migrate"): "service_completed_successfully",
         ("bridge", "topics"): "service_completed_successfully",
         ("processor", "topics"): "service_completed_successfully",
+        ("operator", "topics"): "service_completed_successfully",
         ("relay", "topics"): "service_completed_successfully",
     }
 
@@ -173,6 +175,10 @@ def test_every_mounted_file_and_volume_exists(compose: Compose) -> None:
         for network in service["networks"]:
             assert network in compose.document["networks"]
     handlers = compose.environment("processor")["ONCEFLOW_PROCESSOR_HANDLERS"].partition(":")[0]
+    for name in ("ONCEFLOW_PROCESSOR_HANDLERS", "DATABASE_URL"):
+        assert compose.environment("operator")[name] == compose.environment("processor")[name]
+    assert compose.services["operator"]["volumes"] == compose.services["processor"]["volumes"]
+    assert [one for one in SERVICES if "STRIPE_API_KEY" in compose.environment(one)] == ["operator"]
     folder = examples()["HANDLERS_FOLDER"].value
     assert (ROOT / folder / f"{handlers}.py").is_file()
 

@@ -33,8 +33,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "operating" / "production.md"
 BLOCK = re.compile(r"^```(\w+)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE_NAME = re.compile(r"# file: (\S+)\n")
-METRIC = re.compile(r"onceflow_(?:bridge|processor|relay)_[a-z_]+")
-PORTS = ("8080", "9101", "9102", "9103")
+METRIC = re.compile(r"onceflow_(?:bridge|processor|operations|relay)_[a-z_]+")
+PORTS = ("8080", "9101", "9102", "9103", "9104")
 SECRET = "whsec_the_secret_that_Stripe_shows"
 STEP_SECONDS_MAX = 240
 READY_SECONDS_MAX = 60.0
@@ -204,7 +204,7 @@ def test_the_page_step_by_step(checkout: Path, broker: SecureBroker, empty_datab
         assert {name for name in named if f"\n# HELP {name} " not in shown} == set(), (
             "every metric that is named exists"
         )
-        assert reader.stop() == {"bridge": 0, "processor": 0, "relay": 0}
+        assert reader.stop() == {"bridge": 0, "processor": 0, "operator": 0, "relay": 0}
     finally:
         reader.kill()
 

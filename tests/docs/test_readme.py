@@ -66,7 +66,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_tour(folder: Path) -> None:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONWARNINGS": ""}
+    environment = tour_environment()
     started: list[subprocess.Popen[bytes]] = []
     said: list[str] = []
     try:
@@ -86,9 +86,17 @@ def test_the_tour(folder: Path) -> None:
     answers = "".join(said)
     assert "test_shop: ok\n" in answers
     assert re.findall(r"evt_\d \d+", answers) == ["evt_1 200", "evt_1 200", "evt_2 200", "evt_3 200"]
-    seen = said[-1]
+    seen = next(text for text in said if '"in_1"' in text)
     assert seen.count('"in_1"') == 1, seen
     assert seen.count('"in_2"') == 1, seen
+    assert re.search(r"^1 +[0-9a-f-]{36} +succeeded +give_back ", said[-1], re.MULTILINE), said[-1]
+    assert re.findall(r"^refund .{60}", said[-1], re.MULTILINE) != [], said[-1]
+    assert said[-1].count("re_") == 2, "once in the list, once in the ledger"
+
+
+def tour_environment() -> dict[str, str]:
+    """The environment of somebody who has installed it."""
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONWARNINGS": ""}
 
 
 def run(script: str, folder: Path, *, environment: dict[str, str]) -> str:

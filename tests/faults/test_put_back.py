@@ -19,6 +19,16 @@ from onceflow_producer.metrics import BridgeMetrics
 from tests.processor.processor_process import Road, wait_until
 
 
+def stop_and_copy(services: EmbeddedServices, copy: Path) -> None:
+    services.kafka.stop()
+    shutil.copytree(services.folder.kafka / "log", copy)
+
+
+def start(services: EmbeddedServices) -> None:
+    services.kafka.start()
+    services.kafka.wait_ready()
+
+
 def put_back(services: EmbeddedServices, *, copy: Path) -> None:
     log = services.folder.kafka / "log"
     services.kafka.stop()
@@ -50,7 +60,11 @@ def deliver(watch: BrokerWatch, topic: str) -> bool:
 
 
 @pytest.mark.soak
-def test_a_cluster_that_was_put_back_is_noticed_by_who_runs(tmp_path: Path, cache_dir: Path) -> None:
+@pytest.mark.parametrize("knows_member", [True, False], ids=["of its member", "of a former member"])
+def test_a_cluster_that_was_put_back_is_noticed_by_who_runs(
+    tmp_path: Path, cache_dir: Path, *, knows_member: bool
+) -> None:
+    """Where the copy does not know the member, the partition is lost and given anew, to a client that knows no leader."""
     tmp_path.chmod(0o755)
     with EmbeddedServices(data_dir=tmp_path / "services", cache_dir=cache_dir) as services:
         with psycopg.connect(services.database_url) as connection:
@@ -64,18 +78,22 @@ def test_a_cluster_that_was_put_back_is_noticed_by_who_runs(tmp_path: Path, cach
             metrics=BridgeMetrics(),
         )
         watch.start()
+        road.publish([f"evt_a{number}" for number in range(20)])
+        copy = tmp_path / "copy"
+        if not knows_member:
+            with road.processor():
+                road.wait_for_events(20)
+            stop_and_copy(services, copy)
+            start(services)
         with road.processor():
-            road.publish([f"evt_a{number}" for number in range(20)])
             road.wait_for_events(20)
-            services.kafka.stop()
-            copy = Path(shutil.copytree(services.folder.kafka / "log", tmp_path / "copy"))
+            if knows_member:
+                stop_and_copy(services, copy)
+                start(services)
             # Each start raises the leader epochs; only the copy does not know of it.
             for _ in range(2):
-                services.kafka.start()
-                services.kafka.wait_ready()
                 services.kafka.stop()
-            services.kafka.start()
-            services.kafka.wait_ready()
+                start(services)
             road.publish([f"evt_b{number}" for number in range(20)])
             road.wait_for_events(40)
             wait_until(lambda: deliver(watch, road.outcomes), "the producer works before")

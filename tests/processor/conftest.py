@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Iterator, MutableSet, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -20,14 +21,18 @@ from onceflow_processor.batch_runner import BatchEnd, BatchRunner
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.careful import Place, run_with_care
 from onceflow_processor.deadline import Deadline
-from onceflow_processor.facts import Facts
 from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
+from onceflow_processor.known import Known
+from onceflow_processor.operations.request import RequestRules
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition, Record
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.event_record import build_event
+
+if TYPE_CHECKING:
+    from tests.processor.processor_process import MakeRoad
 
 DEPLOYMENT = "test-deployment"
 ACCOUNT = "acct_test"
@@ -92,12 +97,13 @@ class Bench:
     url: str
     connection: Connection[Any]
     handlers: Handlers
-    facts: Facts = field(default_factory=Facts)
+    known: Known = field(default_factory=Known)
     positions: dict[Partition, Position] = field(default_factory=dict)
     batch_seconds_max: float = 5.0
     stopping: bool = False
     breaker: Breaker = field(default_factory=Breaker)
     items: list[Item] = field(default_factory=list)
+    wait: Callable[[float], object] = field(default_factory=lambda: threading.Event().wait)
 
     def run(self, records: Sequence[Record]) -> BatchEnd:
         """Run one batch; partitions that it has not seen are begun at 0."""
@@ -158,16 +164,17 @@ class Bench:
                     server_version=self.connection.info.server_version,
                 ),
                 lambda: self.stopping,
+                RequestRules(RULES.accounts, self.handlers.effects),
             ),
             cluster_id=CLUSTER,
         )
         return BatchRunner(
             self.connection,
             settings=settings,
-            facts=self.facts,
+            known=self.known,
             deadline=_NoDeadline(10.0),
             breaker=self.breaker,
-            wait=threading.Event().wait,
+            wait=self.wait,
         )
 
     def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
@@ -219,3 +226,13 @@ def bench(fresh_database: str) -> Iterator[Callable[[Handlers], Bench]]:
     yield make
     for connection in opened:
         connection.close()
+
+
+@pytest.fixture
+def make_road(kafka_bootstrap: str, fresh_database: str, tmp_path: Path) -> MakeRoad:
+    from tests.processor.processor_process import Road  # noqa: PLC0415 - that module uses this one's keys.
+
+    def make(**settings: object) -> Road:
+        return Road(kafka_bootstrap, fresh_database, tmp_path, **settings)  # type: ignore[arg-type]
+
+    return make

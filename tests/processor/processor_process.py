@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -139,3 +139,10 @@ def wait_until(condition: Any, what: str, *, limit_seconds: float = WAIT_SECONDS
     while not condition():
         assert time.monotonic() < give_up_at, f"waited {limit_seconds} s in vain until {what}"
         time.sleep(0.1)
+
+
+MakeRoad = Callable[..., Road]
+
+
+def ids(prefix: str, count: int) -> list[str]:
+    return [f"evt_{prefix}{number}" for number in range(count)]

@@ -4,6 +4,7 @@ import os
 import time
 
 from onceflow import Event, Handlers, Tx
+from onceflow.effects import refund
 
 handlers = Handlers()
 
@@ -14,6 +15,15 @@ def invoice_paid(event: Event, tx: Tx) -> None:
     tx.outcome("invoice.paid", key=event.object["id"], data={"event": event.id})
 
 
+give_back = handlers.use(refund, name="give_back")
+
+
+@handlers.on("test.request")
+def requests(event: Event, tx: Tx) -> None:
+    if tx.once("requested", event.object["id"]):
+        tx.request(give_back, subject=event.object["id"], charge="ch_1", amount=5)
+
+
 @handlers.on("test.sleep")
 def sleeps(_event: Event, _tx: Tx) -> None:
     time.sleep(60)
@@ -22,6 +32,17 @@ def sleeps(_event: Event, _tx: Tx) -> None:
 @handlers.on("test.database_sleep")
 def database_sleeps(_event: Event, tx: Tx) -> None:
     tx.execute("SELECT pg_sleep(60)")
+
+
+_stalled: list[str] = []
+
+
+@handlers.on("test.database_stall")
+def database_stalls_once(event: Event, tx: Tx) -> None:
+    if event.id not in _stalled:
+        _stalled.append(event.id)
+        tx.execute("SELECT pg_sleep(60)")
+    tx.outcome("stall.over", key=event.id, data={})
 
 
 @handlers.on("test.spin")

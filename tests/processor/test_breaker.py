@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from onceflow_processor.breaker import OPEN_FAILURES, WINDOW_EVENTS, Breaker
+from onceflow_processor.breaker import OPEN_FAILURES, REHEARSAL_SECONDS, WINDOW_EVENTS, Breaker
+from onceflow_processor.records import Partition
 
 
 def test_it_opens_when_most_recent_events_fail_alike() -> None:
@@ -60,3 +61,21 @@ def test_what_fails_for_the_most_part_opens_it_too() -> None:
     assert opened_at(Breaker(), nine_of_ten) == 16
     half = [number % 2 == 0 for number in range(1000)]
     assert opened_at(Breaker(), half) is None
+
+
+def test_events_behind_are_rehearsed_after_a_while_and_then_as_often() -> None:
+    breaker, first, second = Breaker(), Partition("events", 0), Partition("events", 1)
+    asked = [breaker.rehearsal_due("bill", first, now=now) for now in (5, 64.9, 65, 65.1, 124.9, 125)]
+    assert REHEARSAL_SECONDS == 60
+    assert asked == [False, False, True, False, False, True]
+    assert not breaker.rehearsal_due("bill", second, now=125), "each partition has waited by itself"
+    assert not breaker.rehearsal_due("ship", first, now=125)
+
+
+def test_a_handler_that_is_forgotten_begins_to_wait_anew() -> None:
+    breaker, place = Breaker(), Partition("events", 0)
+    breaker.failed("bill", "KeyError")
+    breaker.rehearsal_due("bill", place, now=0)
+    for _ in range(WINDOW_EVENTS):
+        breaker.went_well(["bill"])
+    assert not breaker.rehearsal_due("bill", place, now=100)

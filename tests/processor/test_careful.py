@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from onceflow_processor.batch_runner import ConnectionSpoiled
 from onceflow_processor.breaker import OPEN_FAILURES
 from onceflow_processor.careful import CAREFUL_TRIES_MAX, Place
 from onceflow_processor.event import Event
@@ -20,6 +22,7 @@ from onceflow_schemas.failure import Unavailable
 from tests.processor.conftest import TOPIC, Bench, event_body, record
 from tests.processor.processor_process import Road, wait_until
 
+PLACE = Partition(TOPIC, 0)
 DEATHS_MAX = CAREFUL_AFTER_ENDS + CAREFUL_TRIES_MAX
 
 
@@ -91,6 +94,62 @@ def test_a_bad_deploy_is_found_inside_one_large_batch(bench: Callable[[Handlers]
     assert end.held == {Partition(TOPIC, 0): healthy + OPEN_FAILURES - 1}
     assert set(one.quarantine()) == set(range(healthy, healthy + OPEN_FAILURES - 1))
     assert len(one.outcomes()) == healthy
+
+
+def test_an_event_that_is_bad_itself_waits_until_one_behind_it_proves_the_handler(
+    bench: Callable[[Handlers], Bench],
+) -> None:
+    bad = OPEN_FAILURES + 3
+    one = bench(failing(frozenset(range(bad))))
+    records = bills(range(bad + 5))
+    first = OPEN_FAILURES - 1
+    assert one.run(records).held == {PLACE: first}
+    assert one.run(records[first:]).held == {PLACE: first}, "it has not waited for long yet"
+    make_rehearsal_due(one)
+    assert one.run(records[first:bad]).held == {PLACE: first}, "nothing good is in reach"
+    for held in range(first, bad - 1):
+        make_rehearsal_due(one)
+        assert one.run(records[held:]).held == {PLACE: held + 1}, "one event in that time, and no more"
+        assert set(one.quarantine()) == set(range(held + 1))
+        assert one.outcomes() == []
+    make_rehearsal_due(one)
+    assert one.run(records[bad - 1 :]).held == {}
+    assert set(one.quarantine()) == set(range(bad))
+    assert len(one.outcomes()) == 5
+
+
+def test_a_rehearsal_leaves_nothing_behind(bench: Callable[[Handlers], Bench]) -> None:
+    """Neither one that goes well nor one in which the connection is lost."""
+    handlers = Handlers()
+
+    @handlers.on("invoice.paid")
+    def bill(event: Event, tx: Tx) -> None:
+        number = int(event.id.removeprefix("evt_"))
+        if number < OPEN_FAILURES:
+            raise KeyError
+        tx.execute("INSERT INTO public.ledger (event_id) VALUES (%s)", [event.id])
+        if number == OPEN_FAILURES:
+            tx.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    one = bench(handlers)
+    records = bills(range(OPEN_FAILURES + 2))
+    held = OPEN_FAILURES - 1
+    assert one.run(records[:OPEN_FAILURES]).held == {PLACE: held}
+    make_rehearsal_due(one)
+    with pytest.raises(ConnectionSpoiled):
+        one.run(records[held:])
+    assert (one.next_offset(), len(one.quarantine())) == (held, held)
+    with psycopg.connect(one.url) as another:
+        again = replace(one, connection=another)
+        make_rehearsal_due(again)
+        assert again.run([records[held], records[-1]]).held == {}
+    assert one.rows("SELECT event_id FROM public.ledger") == [{"event_id": f"evt_{OPEN_FAILURES + 1}"}]
+
+
+def make_rehearsal_due(one: Bench) -> None:
+    """As if a minute had passed."""
+    for place in one.breaker._rehearse_at:
+        one.breaker._rehearse_at[place] = 0.0
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

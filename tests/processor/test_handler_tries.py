@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from onceflow_processor.event import Event
-from onceflow_processor.handler_run import TRIES_MAX
+from onceflow_processor.handler_failure import TRIES_MAX
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.tx import Tx
 from tests.processor.conftest import record

@@ -66,6 +66,16 @@ def test_failures_are_in_plain_words() -> None:
     assert (refused.code, refused.message) == ("broker_refused", f"Kafka refused: {text}")
 
 
+def test_a_refused_topic_is_named_with_the_right_that_is_missing() -> None:
+    """Kafka's own words say only that some topic is refused."""
+    error = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "Broker: Topic authorization failed"))
+    said = kafka_failure(error, topic="events", right="READ")
+    assert said.code == "broker_refused"
+    assert said.message == ("Kafka refused: Broker: Topic authorization failed: READ on topic events is not granted")
+    other = kafka_failure(KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED, "x")), topic="events")
+    assert other.message == "Kafka refused: x"
+
+
 def test_the_group_protocol_decides_which_properties_the_consumer_may_have() -> None:
     kafka = {**AWAY, "session.timeout.ms": "9000", "enable.auto.commit": "true"}
     new = consumer_properties(kafka, group="g", protocol="consumer")

@@ -16,11 +16,12 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceflow_processor.kafka_client import admin_client
+from onceflow_processor.kafka_client import admin_client, topic_id
 from onceflow_processor.log_reader import LogReader
 from onceflow_processor.position_change import Looked, Target, Trust, execute, look
 from onceflow_processor.records import Partition
 from onceflow_schemas.failure import Refused
+from onceflow_schemas.topic_ids import shown_topic_id
 from tests.processor.conftest import KEY
 from tests.processor.processor_process import Road, wait_until
 
@@ -193,6 +194,8 @@ def test_a_topic_in_the_place_of_another_is_begun_by_decision(make_road: MakeRoa
         assert (row["state"], row["code"], row["next_offset"]) == ("stopped", "topic_changed", None)
         dry = set_position(road, "--earliest")
         assert (dry["from_offset"], dry["to_offset"], len(dry["former_topic_ids"])) == (None, 0, 1)
+        assert (dry["records"], dry["to_read"], dry["to_read_with_state"]) == (0, 7, 2)
+        assert "from 0 on there are 7 records, 2 of them with a state" in dry["effect"]
         set_position(road, "--earliest", "--execute")
         road.wait_for_events(10)
     assert len(road.rows("SELECT * FROM public.seen")) == 10
@@ -225,6 +228,27 @@ def test_by_time_and_what_is_refused(make_road: MakeRoad) -> None:
     assert road.events in away.stdout
     text = onceflow(road, *base, "--earliest").stdout
     assert "offsets 0 to 2 are read again (3 records, 3 of them with a state" in text
+
+
+def test_topic_ids_are_shown_as_kafkas_own_tools_print_them(make_road: MakeRoad) -> None:
+    road = make_road()
+    with psycopg.connect(road.database_url, autocommit=True) as connection:
+        connection.execute(
+            "INSERT INTO onceflow.progress (cluster_id, topic_id, partition, topic, next_offset, epoch, owner, clean,"
+            " batch_end) VALUES ('another', 'an+other/', 0, %s, 0, 1, 'me', true, 0)",
+            [road.events],
+        )
+    own = shown_topic_id(topic_id(admin_client({"bootstrap.servers": road.bootstrap}), road.events))
+    rows = [json.loads(line) for line in onceflow(road, "progress", "show", "--json").stdout.splitlines()]
+    assert {row["state"]: row["topic_id"] for row in rows} == {"former": "an-other_", "stopped": own}
+    done = set_position(road, "--earliest", "--execute")
+    assert (done["topic_id"], done["former_topic_ids"]) == (own, ["an-other_"])
+    assert f"of topic id {own} in cluster" in audits(road)[0]["subject"]
+    stored = {row["topic_id"] for row in road.rows("SELECT topic_id FROM onceflow.progress")}
+    assert stored == {"an+other/", topic_id(admin_client({"bootstrap.servers": road.bootstrap}), road.events)}
+    lane = json.loads(onceflow(road, "lanes", "show", "--json").stdout.splitlines()[0])
+    [kept] = {row["topic_id"] for row in road.rows("SELECT topic_id FROM onceflow.lane")}
+    assert lane["topic_id"] == shown_topic_id(kept)
 
 
 def test_what_changed_since_the_look_is_not_overwritten(make_road: MakeRoad) -> None:

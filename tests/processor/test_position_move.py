@@ -70,7 +70,24 @@ def test_what_would_be_lost(present: int | None, target: int, *, counted: Counte
 def test_a_new_topic_read_from_its_beginning_loses_nothing() -> None:
     move = planned(None, 0, LogBounds(0, 5))
     assert loss(move, Counted()) is None
-    assert effect(move, Counted()) == "the partition is read from 0 on, nothing is skipped"
+    assert move.ahead == (0, 5)
+    read = "the partition is read from 0 on, nothing is skipped; from 0 on there are"
+    assert effect(move, Counted(), ahead=Counted(5, 1)) == f"{read} 5 records, 1 of them with a state"
+    assert effect(move, Counted(), ahead=Counted()) == f"{read} no records"
+    many = effect(move, Counted(), ahead=Counted(4, 4, complete=False))
+    assert many == f"{read} more than 4 records, 4 of them with a state"
+
+
+def test_a_new_topic_begun_later_tells_what_is_skipped_and_what_is_read() -> None:
+    move = planned(None, 13)
+    assert (move.held, move.ahead) == ((10, 13), (13, 20))
+    told = effect(move, Counted(3, 0), ahead=Counted(7, 0))
+    assert told.startswith("offsets 0 to 12 are skipped (3 records, 0 of them with a state); 10 of these offsets")
+    assert told.endswith("; from 13 on there are 7 records, 0 of them with a state")
+
+
+def test_only_a_partition_that_is_begun_counts_ahead() -> None:
+    assert [planned(15, target).ahead for target in (12, 15, 18)] == [(20, 20)] * 3
 
 
 @pytest.mark.parametrize(
@@ -103,4 +120,4 @@ def test_a_new_topic_read_from_its_beginning_loses_nothing() -> None:
     ],
 )
 def test_the_sentence(present: int, target: int, *, counted: Counted, text: str) -> None:
-    assert effect(planned(present, target), counted) == text
+    assert effect(planned(present, target), counted, ahead=Counted()) == text

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
+import urllib.request
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -14,21 +15,10 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from onceflow.embedded import EmbeddedServices
-from tests.processor.processor_process import Road, end, wait_until
+from onceflow_processor.breaker import OPEN_FAILURES
+from tests.processor.processor_process import MakeRoad, Road, end, ids, wait_until
 
-MakeRoad = Callable[..., Road]
-
-
-@pytest.fixture
-def make_road(kafka_bootstrap: str, fresh_database: str, tmp_path: Path) -> MakeRoad:
-    def make(**settings: object) -> Road:
-        return Road(kafka_bootstrap, fresh_database, tmp_path, **settings)  # type: ignore[arg-type]
-
-    return make
-
-
-def ids(prefix: str, count: int) -> list[str]:
-    return [f"evt_{prefix}{number}" for number in range(count)]
+NOTIFY_SECONDS_MAX = 60.0
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
@@ -49,6 +39,50 @@ def test_events_end_once_over_restarts(make_road: MakeRoad, protocol: str) -> No
 
 def _done(road: Road) -> int:
     return sum(row["next_offset"] for row in road.rows("SELECT next_offset FROM onceflow.progress"))
+
+
+def test_what_is_asked_for_is_told_to_the_workers_of_operations(make_road: MakeRoad) -> None:
+    road = make_road()
+    road.publish(["evt_a"], event_type="test.request")
+    with psycopg.connect(road.database_url, autocommit=True) as worker:
+        worker.execute("LISTEN onceflow_operations")
+        with road.processor():
+            assert len(list(worker.notifies(timeout=NOTIFY_SECONDS_MAX, stop_after=1))) == 1
+            [row] = road.rows("SELECT subject, state FROM onceflow.operation")
+            assert row == {"subject": "in_evt_a", "state": "requested"}
+            # The connection of the wake-ups is cut, and nobody but its thread notices.
+            worker.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE application_name = 'onceflow-wake-up' AND datname = current_database()"
+            )
+            road.publish(["evt_b"], event_type="test.request")
+            assert len(list(worker.notifies(timeout=NOTIFY_SECONDS_MAX, stop_after=1))) == 1
+    assert set(road.states().values()) == {"processed"}
+
+
+def test_a_partition_whose_fact_an_open_transaction_holds_waits_and_says_why(make_road: MakeRoad) -> None:
+    road = make_road(partitions=2)
+    waiting = "SELECT partition, waiting FROM onceflow.progress WHERE waiting IS NOT NULL"
+    with psycopg.connect(road.database_url) as application:
+        application.execute(
+            "INSERT INTO onceflow.fact (namespace, key, cause) VALUES ('requested', 'in_evt_a', 'app:x')"
+        )
+        road.publish(["evt_a"], event_type="test.request", partition=0)
+        road.publish(ids("b", 50), partition=1)
+        with road.processor():
+            wait_until(lambda: road.rows(waiting), "a partition waits")
+            road.wait_for_events(50)
+            [row] = road.rows(waiting)
+            assert row["partition"] == 0
+            assert row["waiting"].startswith("a fact of requested is held by a transaction that has not ended")
+            road.publish(ids("c", 50), partition=1)
+            road.wait_for_events(100)
+            assert "evt_a" not in road.states()
+            application.rollback()
+            road.wait_for_events(101)
+    assert set(road.states().values()) == {"processed"}
+    assert road.rows(waiting) == []
+    assert len(road.rows("SELECT * FROM onceflow.operation")) == 1
 
 
 def test_a_broker_without_the_new_group_protocol_is_served_by_the_classic_one(
@@ -96,32 +130,28 @@ def test_records_of_strangers_are_kept_and_passed(make_road: MakeRoad) -> None:
     assert road.states() == {"evt_good": "processed"}
 
 
-@pytest.mark.parametrize("event_type", ["test.sleep", "test.database_sleep", "test.spin"])
-def test_a_handler_that_never_returns_takes_only_its_own_event(make_road: MakeRoad, event_type: str) -> None:
-    road = make_road(partitions=1)
-    road.publish(ids("a", 5))
-    road.publish(["evt_stuck"], event_type=event_type)
-    road.publish(ids("b", 5))
-    with road.processor(ONCEFLOW_PROCESSOR_HANDLER_DEADLINE_SECONDS="1"):
-        road.wait_for_events(11)
-    states = road.states()
-    assert states.pop("evt_stuck") == "quarantined"
-    assert set(states.values()) == {"processed"}
-    [row] = road.rows("SELECT code, event_id FROM onceflow.quarantine")
-    assert (row["code"], row["event_id"]) == ("handler_timeout", "evt_stuck")
-
-
-@pytest.mark.parametrize("event_type", ["test.close", "test.close_quietly", "test.terminate"])
-def test_a_handler_that_closes_the_connection_takes_only_its_own_event(make_road: MakeRoad, event_type: str) -> None:
-    road = make_road(partitions=1)
-    road.publish(ids("a", 5))
-    road.publish(["evt_closer"], event_type=event_type)
-    road.publish(ids("b", 5))
+def test_a_partition_that_waits_shows_in_the_metrics_until_it_goes_on(make_road: MakeRoad) -> None:
+    road = make_road()
     with road.processor():
-        road.wait_for_events(11)
-    [row] = road.rows("SELECT code, event_id FROM onceflow.quarantine")
-    assert (row["code"], row["event_id"]) == ("handler_broke_transaction", "evt_closer")
-    assert len(set(road.outcome_ids())) == 10
+        with psycopg.connect(road.database_url, autocommit=True) as connection:
+            connection.execute("ALTER TABLE public.seen RENAME TO away")
+            road.publish([f"evt_{n}" for n in range(OPEN_FAILURES + 2)], partition=1)
+            wait_until(lambda: waiting(road, 1) == 1, "the partition waits")
+            connection.execute("ALTER TABLE public.away RENAME TO seen")
+        wait_until(lambda: waiting(road, 1) == 0, "it goes on")
+        road.wait_for_events(OPEN_FAILURES + 2)
+        road.publish(["evt_more"], partition=2)
+        road.wait_for_events(OPEN_FAILURES + 3)
+        assert (waiting(road, 1), waiting(road, 2)) == (0, 0)
+
+
+def waiting(road: Road, partition: int) -> float | None:
+    """The gauge of a partition; None before it is there."""
+    [state] = road.folder.glob("processor-*.json")
+    with urllib.request.urlopen(json.loads(state.read_text())["metrics_url"], timeout=10) as answer:
+        text = answer.read().decode()
+    name = f'onceflow_processor_partition_waiting{{partition="{partition}",topic="{road.events}"}} '
+    return next((float(line.removeprefix(name)) for line in text.splitlines() if line.startswith(name)), None)
 
 
 def test_a_partition_added_while_running_is_read_from_its_first_record(make_road: MakeRoad) -> None:

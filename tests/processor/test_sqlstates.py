@@ -27,6 +27,7 @@ def error_of(state: str) -> psycopg.Error:
         ("OF002", Meaning.GUARD),
         ("OF003", Meaning.FACT),
         ("OF004", Meaning.LANE),
+        ("OF006", Meaning.CONFLICT),
         ("40001", RERUN),
         ("40P01", RERUN),
         ("55P03", RERUN),
@@ -124,3 +125,10 @@ def test_a_pooler_is_named_however_deep_its_error_lies() -> None:
     assert (fault.code, "database.prepared" in fault.message) == ("settings_invalid", True)
     assert pooler_fault(error_of("57P01")) is None
     assert pooler_fault(RuntimeError()) is None
+
+
+def test_a_chain_that_is_a_circle_has_an_end() -> None:
+    error = psycopg.errors.DeadlockDetected("deadlock")
+    error.__cause__ = error
+    assert pooler_fault(error) is None
+    assert meaning_of(error) is Meaning.RERUN

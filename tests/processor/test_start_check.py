@@ -14,6 +14,7 @@ from psycopg.conninfo import make_conninfo
 from onceflow.migrations import migrate
 from onceflow_processor.start_check import check_database, safety_faults
 from onceflow_schemas.failure import Misconfigured
+from tests.processor.operations.looked_up import LOOKED_UP, STILL
 
 SAFE = {"version": 180_004, "fsync": "on", "synchronous_commit": "on", "standby": False}
 
@@ -61,10 +62,14 @@ def test_accounts_are_added_and_never_dropped(with_lanes: str) -> None:
 def test_a_database_put_back_is_counted_once(with_lanes: str) -> None:
     check(with_lanes)
     with psycopg.connect(with_lanes, autocommit=True) as connection:
+        connection.execute(LOOKED_UP.encode())
+        check(with_lanes)
+        assert connection.execute(STILL.encode()).fetchall() == [("failed",), ("review",), ("unknown",)]
         connection.execute("UPDATE onceflow.deployment SET timeline = timeline + 1")
         check(with_lanes)
         check(with_lanes)
         assert connection.execute("SELECT restores FROM onceflow.deployment").fetchone() == (1,)
+        assert connection.execute(STILL.encode()).fetchall() == [("failed",)]
 
 
 def test_a_database_without_schema_or_lanes_is_refused(empty_database: str) -> None:

@@ -87,3 +87,11 @@ def test_other_stops_are_believed_at_once(connection: Connection[Any]) -> None:
     taken = member(connection, "ours").take(Assigned(PARTITION, 1, "topic-1", LogBounds(7, 10), 0))
     assert not taken.in_doubt
     assert stopped(connection) == "log_start_passed"
+
+
+def test_a_position_of_another_topic_is_told_with_its_id_as_kafka_prints_it(connection: Connection[Any]) -> None:
+    member(connection, "former").take(looked(10))
+    with connection.transaction():
+        connection.execute("UPDATE onceflow.progress SET topic_id = 'an+other'")
+    taken = member(connection, "ours").take(looked(10))
+    assert taken.verdict == Stop("topic_changed", "the position of this partition belongs to topic id an-other")

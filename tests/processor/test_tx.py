@@ -8,11 +8,16 @@ import pytest
 from psycopg import Connection
 from psycopg.sql import SQL, Identifier
 
+from onceflow_processor import tx as tx_module
 from onceflow_processor.effects import FACTS_PER_EVENT_MAX, Effects
 from onceflow_processor.facts import Facts
-from onceflow_processor.tx import _SETTING, Tx, _plain
+from onceflow_processor.handlers import Handlers
+from onceflow_processor.operations.asked import AskedOperations, OperationConflict
+from onceflow_processor.operations.request import Origin, RequestRules
+from onceflow_processor.tx import _SETTING, Requests, Tx, _plain
 from onceflow_schemas.failure import Refused
-from onceflow_schemas.identity import outcome_id
+from onceflow_schemas.identity import operation_id, outcome_id
+from onceflow_schemas.operations.calls import StripeCall
 
 CAUSE = "event:acct_1/test/evt_1"
 
@@ -108,3 +113,60 @@ def test_queries_may_be_built_as_the_handler_likes() -> None:
 )
 def test_which_statements_may_have_changed_settings(query: str, *, watched: bool) -> None:
     assert (_SETTING.search(query.encode()) is not None) is watched
+
+
+class From:
+    account, mode, created = "acct_1", "test", None
+
+
+def asking(effects: Effects, handlers: Handlers, known: AskedOperations) -> Tx:
+    return Tx(
+        cast("Connection[Any]", None),
+        cause=CAUSE,
+        handler="h",
+        effects=effects,
+        facts=Facts(),
+        lane_count=6,
+        value_bytes_max=1_000,
+        requests=Requests(known, RequestRules(frozenset({"acct_1"}), handlers.effects)),
+        origin=cast("Origin", From()),
+    )
+
+
+def test_an_operation_gives_its_id_and_is_noted_once() -> None:
+    handlers, effects, known = Handlers(), Effects(), AskedOperations()
+    refund = handlers.use(StripeCall.refund, name="refund")
+    tx = asking(effects, handlers, known)
+    made = tx.request(refund, subject="in_1", charge="ch_1", amount=5)
+    assert made == str(operation_id(account="acct_1", mode="test", effect="refund", subject="in_1", occurrence=1))
+    assert tx.request(refund, subject="in_1", charge="ch_1", amount=5) == made
+    assert [(str(one.id), one.cause) for one in effects.operations] == [(made, CAUSE)]
+    assert [one.id for one in known.asked()] == [one.id for one in effects.operations]
+    with pytest.raises(OperationConflict):
+        tx.request(refund, subject="in_1", charge="ch_1", amount=6)
+
+
+def test_operations_of_one_event_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tx_module, "OPERATIONS_PER_EVENT_MAX", 2)
+    handlers = Handlers()
+    refund = handlers.use(StripeCall.refund, name="refund")
+    tx = asking(Effects(), handlers, AskedOperations())
+    for number in range(2):
+        tx.request(refund, subject=str(number), charge="ch_1")
+    with pytest.raises(Refused, match="at most 2 operations"):
+        tx.request(refund, subject="2", charge="ch_1")
+
+
+def test_where_operations_cannot_be_asked_for_it_says_so() -> None:
+    refund = Handlers().use(StripeCall.refund, name="refund")
+    with pytest.raises(Refused, match="cannot be asked for here"):
+        transaction(Effects()).request(refund, subject="s", charge="ch_1")
+
+
+def test_nothing_is_asked_for_after_the_handler_has_ended() -> None:
+    handlers = Handlers()
+    refund = handlers.use(StripeCall.refund, name="refund")
+    tx = asking(Effects(), handlers, AskedOperations())
+    tx.end()
+    with pytest.raises(Refused, match="has ended"):
+        tx.request(refund, subject="s", charge="ch_1")

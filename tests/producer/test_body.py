@@ -19,6 +19,7 @@ def read(
     bytes_max: int = 10,
     seconds: float = 5.0,
     budget: BodyBudget | None = None,
+    is_here: bool = False,
 ) -> bytes | Refusal | HungUp:
     async def run() -> bytes | Refusal | HungUp:
         return await read_body(
@@ -27,6 +28,7 @@ def read(
             bytes_max=bytes_max,
             deadline=asyncio.get_running_loop().time() + seconds,
             budget=BodyBudget(1_000) if budget is None else budget,
+            is_here=is_here,
         )
 
     return asyncio.run(run())
@@ -41,6 +43,13 @@ def test_one_piece_and_many_pieces() -> None:
     assert read([body_message(b"abc")], declared_bytes=3) == b"abc"
     pieces = [body_message(b"a", more=True), body_message(b"", more=True), body_message(b"bc")]
     assert read(pieces) == b"abc"
+
+
+def test_a_body_that_is_here_needs_no_deadline_and_meets_every_other_limit() -> None:
+    assert read([body_message(b"abc")], declared_bytes=3, seconds=-1.0, is_here=True) == b"abc"
+    assert code(read([body_message(b"abc")], declared_bytes=2, is_here=True)) == "body_incomplete"
+    assert code(read([body_message(b"x" * 11)], is_here=True)) == "body_too_large"
+    assert read([HANG_UP], is_here=True) == HungUp(0)
 
 
 def test_the_limit_is_met_while_reading() -> None:

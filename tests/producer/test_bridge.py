@@ -47,6 +47,12 @@ def reasons(bridge: BridgeProcess) -> list[str]:
     return [reason["code"] for reason in bridge.get("/readyz").json()["reasons"]]
 
 
+def size_limits(bridge: BridgeProcess) -> dict[str, Any]:
+    """What it says of them; it may be ready before."""
+    wait_until(lambda: bool(bridge.lines("bridge_size_limits")), within_seconds=10, why="no limits are told")
+    return bridge.lines("bridge_size_limits")[0]
+
+
 def seconds(what: Any) -> float:
     started = time.monotonic()
     what()
@@ -60,7 +66,7 @@ def test_the_state_file_says_where_it_is(bridge: BridgeProcess) -> None:
     assert bridge.url.startswith("http://127.0.0.1:")
     assert bridge.get("/livez").status_code == 200
     assert bridge.get("/readyz").json() == {"ready": True, "reasons": []}
-    limits = bridge.lines("bridge_size_limits")[0]
+    limits = size_limits(bridge)
     assert limits["smallest"] == "body"
     assert (limits["body_bytes"], limits["topic_bytes"]) == (1_040_396, 1_048_588)
 
@@ -243,7 +249,7 @@ def test_a_taken_port_ends_the_start(bridge: BridgeProcess, tmp_path: Path) -> N
 def test_a_topic_that_takes_less_than_http_is_an_alarm(kafka_bootstrap: str, tmp_path: Path) -> None:
     topic = create_topic(kafka_bootstrap, config={"max.message.bytes": "200000"})
     with BridgeProcess(tmp_path, kafka={"bootstrap.servers": kafka_bootstrap}, topic=topic) as bridge:
-        limits = bridge.lines("bridge_size_limits")[0]
+        limits = size_limits(bridge)
         assert (limits["level"], limits["smallest"], limits["topic_bytes"]) == ("error", "producer", 200_000)
         with ThreadPoolExecutor(16) as pool:
             small = [pool.submit(bridge.post, event(f"evt_small{n}")) for n in range(50)]

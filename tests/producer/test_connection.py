@@ -15,16 +15,23 @@ from contextlib import contextmanager
 import pytest
 import uvicorn
 
+from onceflow_producer.body import BODY_IS_HERE
 from onceflow_producer.connection import ConnectionLimits, bounded_by
 from onceflow_producer.metrics import BridgeMetrics
 from onceflow_producer.refusal import REFUSAL_ANSWERS, json_answer
+from onceflow_producer.request_head import HEADERS_BYTES_MAX
 from onceflow_producer.webhook import Receive, Scope, Send
 from tests.producer.bridge_process import wait_until
 from tests.producer.raw_http import connected, exchange, read_answer, request, send_all
 
 
 async def early(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer by the path alone: 413 at /early, else 200 when the body is complete."""
+    """Answer by the path alone: 413 at /early, at /here whether the body is, else 200 when the body is complete."""
+    if scope["path"] == "/here":
+        answer = json_answer(200, b"true" if BODY_IS_HERE in scope["state"] else b"false")
+        await send(answer.start)
+        await send(answer.body)
+        return
     answer = REFUSAL_ANSWERS["body_too_large"] if scope["path"] == "/early" else json_answer(200, b"{}")
     while scope["path"] != "/early":
         message = await receive()
@@ -151,6 +158,18 @@ def test_a_body_answered_early_is_thrown_away_and_the_connection_lives() -> None
         assert read_answer(client).status == 200
 
 
+def test_the_last_piece_of_a_body_answered_early_is_no_header() -> None:
+    """The pieces are as long as the network makes them, the last one too."""
+    last = 4 * HEADERS_BYTES_MAX
+    with served() as server, connected(server.port) as client:
+        for _ in range(10):
+            client.sendall(request(target="/early", length=last))
+            assert read_answer(client).status == 413
+            client.sendall(b"x" * last)
+            client.sendall(request(body=b"x"))
+            assert read_answer(client).status == 200
+
+
 def test_a_body_answered_early_may_not_go_on_for_ever() -> None:
     with served(headers_deadline_seconds=0.5) as server, connected(server.port) as client:
         client.sendall(request(target="/early", length=10**12))
@@ -185,6 +204,17 @@ def test_requests_in_one_packet_are_answered_in_order() -> None:
     with served(headers_deadline_seconds=0.5) as server, connected(server.port) as client:
         client.sendall(request(body=b"x") + request(target="/early") + request(body=b"y"))
         assert [read_one(client) for _ in range(3)] == [200, 413, 200]
+
+
+def test_a_request_knows_whether_its_own_body_is_complete() -> None:
+    whole, unfinished = request(target="/here", body=b"x"), request(target="/here", length=1)
+    with served() as server:
+        assert exchange(server.port, whole).body == b"true"
+        assert exchange(server.port, unfinished).body == b"false"
+        with connected(server.port) as client:
+            client.sendall(whole + unfinished)
+            assert read_one(client) == 200
+            assert read_answer(client).body == b"false"
 
 
 def read_one(client: socket.socket) -> int:

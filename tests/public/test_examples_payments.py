@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from onceflow.examples.payments import handlers
-from onceflow.testing import Result, event, run
+from onceflow import StripeCall
+from onceflow.examples.payments import charge_order, handlers
+from onceflow.testing import Result, event, run, run_settled, settled
 
 INTENT = {
     "id": "pi_1",
@@ -168,3 +169,20 @@ def test_the_declared_facts_are_those_that_are_claimed() -> None:
 
 def test_other_types_are_ignored() -> None:
     assert run(handlers, event("charge.succeeded", {"id": "ch_1"})).ignored
+
+
+def test_a_deposit_is_given_back_once_it_is_paid() -> None:
+    deposit = INTENT | {"metadata": {"deposit": "chair"}}
+    [asked] = run(handlers, event("payment_intent.succeeded", deposit)).operations
+    assert (asked.effect, asked.subject) == ("give_back", "pi_1")
+    assert asked.call == StripeCall.refund(payment_intent="pi_1", amount=9_899)
+    [outcome] = run_settled(handlers, settled(asked, "succeeded")).outcomes
+    assert (outcome.type, outcome.key) == ("deposit.refund.succeeded", "pi_1")
+    others: list[Any] = [{}, None, "deposit", 7]
+    for metadata in others:
+        assert run(handlers, event("payment_intent.succeeded", INTENT | {"metadata": metadata})).operations == []
+
+
+def test_how_an_order_was_charged() -> None:
+    assert charge_order.name == "charge_order"
+    assert set(handlers.effects) == {"give_back", "charge_order"}

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from onceflow import Event, Handlers, Tx
-from onceflow.testing import CREATED, OutcomeAsked, event, run
+from onceflow import Event, Handlers, OperationConflict, Settled, StripeCall, Tx
+from onceflow.testing import CREATED, OperationAsked, OutcomeAsked, event, run, run_settled, settled
+from onceflow_processor.operations.effect import Effect
 from onceflow_schemas.failure import Misconfigured, Refused
-from onceflow_schemas.identity import outcome_id
+from onceflow_schemas.identity import operation_id, outcome_id
 
 INVOICE = {"id": "in_1", "object": "invoice", "amount_paid": 1200, "currency": "usd"}
 
@@ -167,3 +168,75 @@ def test_handlers_of_one_type_share_the_facts_of_their_event() -> None:
     handlers.on("invoice.*", name="second")(lambda _event, tx: asked.append(tx.once("n", "k")))
     assert run(handlers, event("invoice.paid", INVOICE)).facts == [("n", "k")]
     assert asked == [True, False]
+
+
+def fees() -> Handlers:
+    handlers = Handlers()
+
+    @handlers.effect("refund_fee")
+    def refund_fee(charge: str, amount: int) -> StripeCall:
+        return StripeCall.refund(charge=charge, amount=amount)
+
+    @handlers.on("invoice.paid")
+    def ask(event: Event, tx: Tx) -> None:
+        tx.request(refund_fee, subject=event.object["id"], order_key="cus_1", charge="ch_1", amount=5)
+
+    @refund_fee.settled
+    def told(operation: Settled, tx: Tx) -> None:
+        tx.outcome(f"fee.{operation.state}", key=operation.subject, data={"operation": operation.id})
+        if operation.state == "failed" and tx.once("again", operation.id):
+            tx.request(refund_fee, subject=operation.subject, occurrence=2, charge="ch_1", amount=5)
+
+    return handlers
+
+
+def test_operations_are_returned_with_their_calls() -> None:
+    made = str(operation_id(account="acct_test", mode="test", effect="refund_fee", subject="in_1", occurrence=1))
+    assert run(fees(), event("invoice.paid", INVOICE)).operations == [
+        OperationAsked(
+            made, "refund_fee", "in_1", 1, "cus_1", "acct_test", "test", {"amount": 5, "charge": "ch_1"},
+            StripeCall.post("/v1/refunds", charge="ch_1", amount=5),
+        )
+    ]  # fmt: skip
+
+
+def test_what_happens_when_an_operation_is_settled() -> None:
+    handlers = fees()
+    [asked] = run(handlers, event("invoice.paid", INVOICE)).operations
+    fine = run_settled(handlers, settled(asked, external_id="re_1", result={"status": "succeeded"}))
+    assert [(one.type, one.data) for one in fine.outcomes] == [("fee.succeeded", {"operation": asked.id})]
+    cause = f"operation:{asked.id}/succeeded"
+    assert fine.outcomes[0].id == outcome_id(cause=cause, handler="refund_fee", type="fee.succeeded", key="in_1", n=1)
+    assert fine.operations == []
+    lost = run_settled(handlers, settled(asked, "failed"))
+    assert [(one.subject, one.occurrence) for one in lost.operations] == [("in_1", 2)]
+    assert run_settled(handlers, settled(asked, "failed"), taken=[("again", asked.id)]).operations == []
+
+
+def _ask(tx: Tx, effect: Effect) -> None:
+    tx.request(effect, subject="s", charge="ch_1")
+
+
+def test_an_effect_without_a_settled_function_is_ignored() -> None:
+    handlers = Handlers()
+    refund = handlers.use(StripeCall.refund, name="refund")
+    handlers.on("invoice.paid", name="h")(lambda _event, tx: _ask(tx, refund))
+    [asked] = run(handlers, event("invoice.paid", INVOICE)).operations
+    assert run_settled(handlers, settled(asked)).ignored
+
+
+def test_a_second_wish_is_a_conflict_and_another_account_is_named() -> None:
+    handlers = Handlers()
+    refund = handlers.use(StripeCall.refund, name="refund")
+
+    def twice(event: Event, tx: Tx) -> None:
+        tx.request(refund, subject="s", charge="ch_1")
+        with pytest.raises(OperationConflict):
+            tx.request(refund, subject="s", charge="ch_2")
+        tx.request(refund, subject="s", account="acct_2", charge="ch_2")
+
+    handlers.on("invoice.paid")(twice)
+    made = run(handlers, event("invoice.paid", INVOICE), accounts=["acct_2"]).operations
+    assert [one.account for one in made] == ["acct_test", "acct_2"]
+    with pytest.raises(Refused, match="acct_2 is not an account"):
+        run(handlers, event("invoice.paid", INVOICE))

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 import psycopg
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceflow_processor.relay.kafka_clients import Refusals
 from onceflow_processor.relay.lane_store import LaneStore, connect
@@ -83,6 +83,14 @@ class Lanes:
                 "INSERT INTO onceflow.lane (lane, topic_id) SELECT n, %s FROM generate_series(0, %s) AS n",
                 [self.topic_id(), self.count - 1],
             )
+
+    def create_anew(self) -> None:
+        """Delete the topic, and create another one of its name."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        admin.delete_topics([self.topic])[self.topic].result(20)
+        wait_for(lambda: self.topic not in admin.list_topics(timeout=10).topics, "the topic is gone")
+        admin.create_topics([NewTopic(self.topic, self.count, 1)])[self.topic].result(20)
+        wait_for(lambda: self.topic in admin.list_topics(timeout=10).topics, "the topic is there")
 
     def connect(self) -> psycopg.Connection[Any]:
         return psycopg.connect(self.database_url, autocommit=True)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceflow_processor.relay.session import IDLE_LOOK_SECONDS
-from tests.relay.lanes import Clock, Lanes, run_dry, term, wait_for
+from tests.relay.lanes import Clock, Lanes, run_dry, term
 
 
 def test_a_topic_that_was_made_anew_is_noticed_without_an_outcome(lanes: Lanes) -> None:
@@ -15,11 +14,7 @@ def test_a_topic_that_was_made_anew_is_noticed_without_an_outcome(lanes: Lanes) 
         for lane in range(lanes.count):
             lanes.add(lane, 3)
         run_dry(session)
-        admin = AdminClient({"bootstrap.servers": lanes.bootstrap})
-        admin.delete_topics([lanes.topic])[lanes.topic].result(20)
-        wait_for(lambda: lanes.topic not in admin.list_topics(timeout=10).topics, "the topic is gone")
-        admin.create_topics([NewTopic(lanes.topic, lanes.count, 1)])[lanes.topic].result(20)
-        wait_for(lambda: lanes.topic in admin.list_topics(timeout=10).topics, "the topic is there")
+        lanes.create_anew()
         session.step()
         assert {lanes.state(lane)[2] for lane in range(lanes.count)} == {"ok"}, "not looked at yet"
         clock.ahead += IDLE_LOOK_SECONDS + 1

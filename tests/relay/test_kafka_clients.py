@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from onceflow_processor.relay.kafka_clients import Refusals, broker_failures, open_admin, open_producer, open_reader
-from onceflow_schemas.failure import Unavailable
+from onceflow_schemas.failure import Misconfigured, Unavailable
 
 KAFKA = {
     "bootstrap.servers": "127.0.0.1:1",
@@ -65,3 +65,10 @@ def chained(cause: Exception) -> SystemError:
     inner, outer = SystemError(), SystemError()
     inner.__cause__, outer.__cause__ = cause, inner
     return outer
+
+
+def test_what_was_being_done_is_said() -> None:
+    refused = KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED))
+    told = pytest.raises(Misconfigured, match="reading topic outcomes: TOPIC_AUTHORIZATION_FAILED")
+    with told, broker_failures("reading topic outcomes"):
+        raise refused

@@ -9,6 +9,7 @@ from psycopg.pq import TransactionStatus
 
 from onceflow_processor.relay.lane_check import LaneVerdict, check_lanes
 from onceflow_schemas.failure import Misconfigured, Unavailable
+from tests.processor.operations.looked_up import LOOKED_UP, STILL
 from tests.relay.lanes import Lanes, header, run_dry, term, wait_for
 
 
@@ -56,6 +57,23 @@ def test_a_restored_lane_is_closed_and_opens_when_its_head_is_right(lanes: Lanes
     lanes.add(0, 3)
     assert look(lanes)[0] == LaneVerdict(0, "ok", "")
     assert lanes.state(0)[2:] == ("ok", "")
+
+
+def test_a_restore_is_counted_once_for_the_operations(lanes: Lanes) -> None:
+    lanes.sql(
+        "INSERT INTO onceflow.deployment (id, accounts, mode, system_id, timeline)"
+        " VALUES ('test', '{acct_test}', 'test', '1', 1)"
+    )
+    publish(lanes, lane=0, rows=10)
+    lanes.sql(LOOKED_UP)
+    look(lanes)
+    assert lanes.sql("SELECT restores FROM onceflow.deployment") == [(0,)]
+    assert lanes.sql(STILL) == [("failed",), ("review",), ("unknown",)]
+    restore(lanes, lane=0, head=7)
+    look(lanes)
+    look(lanes)
+    assert lanes.sql("SELECT restores FROM onceflow.deployment") == [(1,)]
+    assert lanes.sql(STILL) == [("failed",)], "what a look-up did not find may have been sent since"
 
 
 def test_either_of_cursor_and_record_is_enough(lanes: Lanes) -> None:

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
 
 from onceflow_processor.relay.lane_store import connect
 from onceflow_processor.relay.resume_lane import LookedAt, ResumeSettings, look, resume
 from onceflow_processor.relay.resumption import Fine, NotResumable, Resume
 from onceflow_schemas.failure import Refused
-from tests.relay.lanes import Lanes, check_exactly_once, header, run_dry, sequence, term, wait_for
+from tests.relay.lanes import Lanes, check_exactly_once, header, run_dry, sequence, term
 
 
 def settings(lanes: Lanes) -> ResumeSettings:
@@ -149,11 +149,7 @@ def test_records_of_others_are_passed_over(lanes: Lanes, published: int) -> None
 
 def test_a_topic_that_was_made_anew_gets_everything_again(lanes: Lanes) -> None:
     publish(lanes)
-    admin = AdminClient({"bootstrap.servers": lanes.bootstrap})
-    admin.delete_topics([lanes.topic])[lanes.topic].result(20)
-    wait_for(lambda: lanes.topic not in admin.list_topics(timeout=10).topics, "the topic is gone")
-    admin.create_topics([NewTopic(lanes.topic, lanes.count, 1)])[lanes.topic].result(20)
-    wait_for(lambda: lanes.topic in admin.list_topics(timeout=10).topics, "the topic is there")
+    lanes.create_anew()
     relay_runs_dry(lanes)
     assert {lanes.state(lane)[2] for lane in range(lanes.count)} == {"stopped:topic_changed"}
     for lane in range(lanes.count):

@@ -175,8 +175,9 @@ def test_another_topic_gets_everything_again() -> None:
     assert decision.accept == "topic_changed"
     assert "outcomes 1 to 12" in decision.consequence
     # A copy of the topic, made by a mirror: it goes on from what the copy has.
-    copy = resumed(found("topic_changed", current_topic_id="id-2"))
-    assert (copy.published, copy.topic_id, copy.cursor) == (10, "id-2", Mark(21, 10, A))
+    copy = resumed(found("topic_changed", current_topic_id="id+2"))
+    assert (copy.published, copy.topic_id, copy.cursor) == (10, "id+2", Mark(21, 10, A))
+    assert "goes over to topic id id-2, " in copy.consequence
 
 
 def test_what_is_no_longer_in_the_database_cannot_be_published_again() -> None:

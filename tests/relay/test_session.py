@@ -5,13 +5,13 @@ from __future__ import annotations
 import uuid
 
 import pytest
-from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from onceflow_processor.relay.session import RECOMMIT_SECONDS
 from onceflow_processor.relay.withhold import withhold
 from onceflow_schemas.failure import LeaseLost, Misconfigured, Unavailable
-from tests.relay.lanes import Clock, Lanes, check_exactly_once, header, run_dry, sequence, term, wait_for
+from tests.relay.lanes import Clock, Lanes, check_exactly_once, header, run_dry, sequence, term
 
 
 def publish_all(lanes: Lanes) -> None:
@@ -139,11 +139,13 @@ def test_a_database_restored_under_a_running_relay_ends_nothing_but_the_lane(lan
 def test_another_topic_of_the_same_name(lanes: Lanes) -> None:
     lanes.add(0, 10)
     publish_all(lanes)
-    lanes.sql("UPDATE onceflow.lane SET topic_id = 'another' WHERE lane = 0")
+    lanes.sql("UPDATE onceflow.lane SET topic_id = 'an+other' WHERE lane = 0")
     lanes.add(0, 1)
     lanes.add(1, 1)
     publish_all(lanes)
-    assert lanes.state(0)[:3] == (11, 10, "stopped:topic_changed")
+    head, published, state, detail = lanes.state(0)
+    assert (head, published, state) == (11, 10, "stopped:topic_changed")
+    assert detail.endswith("the lane belongs to an-other")
     assert lanes.sequences()[1] == [1]
 
 
@@ -152,17 +154,7 @@ def test_a_topic_that_was_created_anew(lanes: Lanes) -> None:
     lanes.add(0, 10)
     lanes.add(1, 10)
     publish_all(lanes)
-    admin = AdminClient({"bootstrap.servers": lanes.bootstrap})
-    admin.delete_topics([lanes.topic])[lanes.topic].result(20)
-
-    def created() -> bool:
-        try:
-            admin.create_topics([NewTopic(lanes.topic, num_partitions=3)])[lanes.topic].result(20)
-        except KafkaException:
-            return False  # The broker still forgets the former one.
-        return True
-
-    wait_for(created, "the topic is there again")
+    lanes.create_anew()
     publish_all(lanes)
     assert {lanes.state(number)[2] for number in range(3)} == {"stopped:topic_changed"}
     lanes.sql("UPDATE onceflow.lane SET topic_id = %s", [lanes.topic_id()])

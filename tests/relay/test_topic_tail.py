@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from onceflow_processor.relay.cursor import Extent, Foreign, Mark, OutcomeRecord, StrangeRecord, Unknown
 from onceflow_processor.relay.kafka_clients import Refusals
@@ -66,6 +68,24 @@ def place(kafka_bootstrap: str) -> Iterator[Place]:
     made = Place(kafka_bootstrap)
     yield made
     made.producer.purge()
+
+
+class MovingCoordinator:
+    """A reader whose first answers are those of a broker that has only just started."""
+
+    def __init__(self, reader: Consumer, *, errors: list[KafkaError]) -> None:
+        self.reader, self.errors = reader, errors
+
+    def committed(self, asked: list[TopicPartition], *, timeout: float) -> list[TopicPartition]:
+        if self.errors:
+            raise KafkaException(self.errors.pop())
+        return self.reader.committed(asked, timeout=timeout)
+
+    def poll(self, timeout: float) -> Message | None:
+        return self.reader.poll(timeout)
+
+    def close(self) -> None:
+        self.reader.close()
 
 
 def record(offset: int, seq: int) -> OutcomeRecord:
@@ -161,3 +181,40 @@ def test_a_topic_that_does_not_exist_and_a_broker_that_is_away(place: Place) -> 
     place.bootstrap = "127.0.0.1:1"
     with place.look(deadline_seconds=1.0) as tail, pytest.raises(Unavailable):
         tail.facts()
+
+
+def test_a_coordinator_that_is_only_just_loading_is_waited_for(place: Place) -> None:
+    errors = [KafkaError(code, retriable=True) for code in (KafkaError.NOT_COORDINATOR, KafkaError._TIMED_OUT)]
+    with place.look() as tail:
+        real = tail._reader("read_committed")
+        tail._readers["read_committed"] = MovingCoordinator(real, errors=errors)  # type: ignore[assignment]
+        assert tail.cursors([0]) == {0: Unknown()}
+    assert not errors
+
+
+def test_an_error_that_no_waiting_heals_is_told_at_once(place: Place) -> None:
+    errors = [KafkaError(KafkaError.UNKNOWN_MEMBER_ID)]
+    with place.look() as tail:
+        real = tail._reader("read_committed")
+        tail._readers["read_committed"] = MovingCoordinator(real, errors=errors)  # type: ignore[assignment]
+        with pytest.raises(Unavailable, match="UNKNOWN_MEMBER_ID"):
+            tail.cursors([0])
+
+
+def test_the_admin_client_ends_with_the_look_and_is_not_left_to_the_garbage_collector(place: Place) -> None:
+    """Collected inside its own callback thread, it would end the process."""
+    place.topic = "no.such.topic"
+    gc.collect()
+    gc.disable()
+    try:
+        before = admin_clients()
+        with place.look() as tail, pytest.raises(Misconfigured) as raised:
+            tail.facts()
+        assert raised.traceback
+        assert admin_clients() == before
+    finally:
+        gc.enable()
+
+
+def admin_clients() -> int:
+    return sum(isinstance(one, AdminClient) for one in gc.get_objects())

@@ -27,6 +27,11 @@ def outcome_id(vector: dict[str, Any]) -> str:
     return str(uuid.uuid5(NAMESPACE, name))
 
 
+def operation_id(vector: dict[str, Any]) -> str:
+    parts = ("account", "mode", "effect", "subject", "occurrence")
+    return str(uuid.uuid5(NAMESPACE, json_name(["operation", *(vector[name] for name in parts)])))
+
+
 def revision_id(outcome: str, revision: int) -> str:
     return outcome if revision == 1 else str(uuid.uuid5(NAMESPACE, json_name(["revision", outcome, revision])))
 

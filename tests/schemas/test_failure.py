@@ -7,7 +7,8 @@ import re
 import pytest
 
 from onceflow_schemas import failure
-from onceflow_schemas.failure import FAILURES, Failure, FailureKind, Misconfigured, Refused, hint_for
+from onceflow_schemas.failure import FAILURES, Failure, Misconfigured, Refused, hint_for
+from onceflow_schemas.failure_kind import FailureKind
 
 GROUPS = {name: group for name, group in vars(failure).items() if name.endswith("_FAILURES")}
 

@@ -18,7 +18,17 @@ from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.event_record import EventRecord, build_event, open_event
 from onceflow_schemas.fingerprint import record_fingerprint
-from onceflow_schemas.identity import NAMESPACE, Identity, body_event_id, ce_id, event_cause, lane_of, outcome_id
+from onceflow_schemas.identity import (
+    NAMESPACE,
+    Identity,
+    body_event_id,
+    ce_id,
+    event_cause,
+    lane_of,
+    operation_cause,
+    operation_id,
+    outcome_id,
+)
 from onceflow_schemas.murmur2 import murmur2
 from onceflow_schemas.outcome_record import OutcomeRow, canonical_value, outcome_headers, outcome_value
 from onceflow_schemas.times import parse_time
@@ -47,6 +57,20 @@ def test_outcome_ids(vector: Vector) -> None:
     made = outcome_id(**{name: vector[name] for name in parts})
     assert str(made) == vector["outcome_id"] == independent.outcome_id(vector)
     assert json.loads(vector["name"]) == ["outcome", *(vector[name] for name in parts)]
+
+
+@pytest.mark.parametrize("vector", IDENTITY["operation_ids"])
+def test_operation_ids(vector: Vector) -> None:
+    parts = ("account", "mode", "effect", "subject", "occurrence")
+    made = operation_id(**{name: vector[name] for name in parts})
+    assert str(made) == vector["operation_id"] == independent.operation_id(vector)
+    assert json.loads(vector["name"]) == ["operation", *(vector[name] for name in parts)]
+
+
+@pytest.mark.parametrize("vector", IDENTITY["operation_causes"])
+def test_causes_of_settled_operations(vector: Vector) -> None:
+    made = operation_cause(UUID(vector["operation_id"]), vector["state"])
+    assert made == vector["cause"] == "operation:{operation_id}/{state}".format(**vector)
 
 
 @pytest.mark.parametrize("vector", IDENTITY["revisions"])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-PRODUCT_FOLDERS = ("schemas/", "producer/", "processor/", "console/")
+PRODUCT_FOLDERS = ("schemas/", "producer/", "processor/", "simulator/", "console/")
 
 
 @dataclass(frozen=True)

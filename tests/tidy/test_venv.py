@@ -110,6 +110,7 @@ def test_help_is_the_default_and_names_every_public_target() -> None:
         "demo",
         "up",
         "chaos",
+        "judge",
         "bench",
         "bench-requirements",
         "requirements",

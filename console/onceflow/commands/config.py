@@ -1,6 +1,7 @@
 """``onceflow config show``: what a process started here would run with, and where each value comes from.
 
-Rule: it shows everything, also when something is wrong, and no secret.
+Rule: it shows everything, also when something is wrong, and no secret.  What a service would refuse of what is given
+is a fault here too; nothing has to be given.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import typer
 from onceflow.command_options import Config, Json, KafkaConfig, Live, Set, setting_sources
 from onceflow.exit_codes import OK, SETTINGS
 from onceflow.results import say, write_object, write_table
+
+USES = ("kafka.bootstrap.servers", "database.url")
 
 app = typer.Typer(help="The settings.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -33,7 +36,7 @@ def show(
     from onceflow.settings_show import shown_settings
 
     sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments, live=live)
-    loaded = read_settings(sources)
+    loaded = read_settings(sources, uses=USES)
     rows = shown_settings(loaded)
     if as_json:
         for row in rows:

@@ -1,4 +1,4 @@
-"""``onceflow demo``: the whole road on this machine, with everything killed once, and the count.
+"""``onceflow demo``: the whole road on this machine, with everything killed, and the count.
 
 Rule: the demo sees no settings of any other installation, whatever stands in the environment or in this folder.
 """
@@ -24,7 +24,7 @@ def demo(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Send 2,000 webhooks over a real Kafka and PostgreSQL, kill every part once, and count."""
+    """Send 2,000 webhooks, ask for 250 refunds and charges of a Stripe that loses answers, kill every part, and count."""
     from onceflow.demo.run import DemoOptions, run
     from onceflow.settings import demo_environment, forget_libpq_variables
 

@@ -12,13 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from onceflow.command_options import Config, Json, KafkaConfig, Live, Set, setting_sources
-from onceflow.commands import bridge, process, relay
+from onceflow.commands import bridge, lanes, operate, process, progress, relay
 from onceflow.results import write_object
 
 if TYPE_CHECKING:
     from onceflow.doctor.checked import Checked
 
-NEEDS = {"bridge": bridge.NEEDS, "process": process.NEEDS, "relay": relay.NEEDS}
+SERVICES = ("bridge", "process", "relay")
+NEEDS = {
+    "bridge": bridge.NEEDS,
+    "process": process.NEEDS,
+    "operate": operate.NEEDS,
+    "relay": relay.NEEDS,
+    "operator": tuple(dict.fromkeys((*progress.SET_NEEDS, *lanes.NEEDS))),
+}
 
 
 def doctor(
@@ -26,7 +33,9 @@ def doctor(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            "--part", help="bridge, process or relay: what runs with these settings; repeatable, all by default."
+            "--part",
+            help="bridge, process, operate, relay or operator (who runs progress, lanes, outcomes, operations): what these"
+            " settings are for; repeatable, bridge, process and relay by default.",
         ),
     ] = None,
     config: Config = None,
@@ -36,7 +45,7 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Look at everything that onceflow depends on; change nothing."""
-    parts = list(dict.fromkeys(part or NEEDS))
+    parts = list(dict.fromkeys(part or SERVICES))
     unknown = [one for one in parts if one not in NEEDS]
     if unknown:
         raise typer.BadParameter(f"--part takes {', '.join(NEEDS)}, not {unknown[0]}")

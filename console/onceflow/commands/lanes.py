@@ -12,6 +12,7 @@ import typer
 from onceflow.command_options import Config, Json, KafkaConfig, Set, setting_sources
 from onceflow.exit_codes import CHECK_FAILED
 from onceflow.results import write_object, write_table
+from onceflow_schemas.topic_ids import shown_topic_id
 
 if TYPE_CHECKING:
     from onceflow.settings import SettingSources
@@ -39,7 +40,7 @@ def show(
             row = one.row
             numbers = {"lane": row.lane, "head_seq": row.head, "published_seq": row.published}
             words = {"state": row.state, "detail": row.detail, "meaning": one.meaning, "next_step": one.next_step}
-            write_object({**numbers, "topic_seq": one.topic_seq, "topic_id": row.topic_id, **words})
+            write_object({**numbers, "topic_seq": one.topic_seq, "topic_id": shown_topic_id(row.topic_id), **words})
     else:
         cells = [
             (str(one.row.lane), str(one.row.head), str(one.row.published), one.topic_seq, one.row.state, one.row.detail,

@@ -11,6 +11,7 @@ import typer
 
 from onceflow.command_options import Config, Json, KafkaConfig, Set, setting_sources
 from onceflow.results import say, write_object, write_table
+from onceflow_schemas.topic_ids import shown_topic_id
 
 if TYPE_CHECKING:
     from onceflow_processor.position_change import Looked, Target
@@ -133,7 +134,7 @@ def _write_rows(found: list[Reported], *, as_json: bool) -> None:
         write_object(
             {
                 "topic": row.topic,
-                "topic_id": row.topic_id,
+                "topic_id": shown_topic_id(row.topic_id),
                 "partition": row.partition,
                 "next_offset": row.next_offset,
                 "log_start": None if bounds is None else bounds.low,
@@ -163,23 +164,26 @@ def _cells(one: Reported) -> tuple[str, ...]:
 def _write_looked(looked: Looked, *, epoch: int | None, accept_loss: bool, as_json: bool) -> None:
     from onceflow_processor.position_move import effect
 
-    move, counted = looked.move, looked.counted
+    move, counted, ahead = looked.move, looked.counted, looked.ahead
+    begins = move.kind == "begin"
     present = looked.present or {}
     result: dict[str, Any] = {
         "topic": looked.partition.topic,
         "partition": looked.partition.number,
-        "topic_id": looked.topic_id,
+        "topic_id": shown_topic_id(looked.topic_id),
         "log_start": move.bounds.low,
         "log_end": move.bounds.high,
         "from_offset": present.get("next_offset"),
         "to_offset": move.next_offset,
         "stopped": present.get("stopped"),
-        "effect": effect(move, counted),
+        "effect": effect(move, counted, ahead=ahead),
         "records": counted.records,
         "with_state": counted.with_state,
-        "counted_all": counted.complete,
+        "to_read": ahead.records if begins else None,
+        "to_read_with_state": ahead.with_state if begins else None,
+        "counted_all": counted.complete and ahead.complete,
         "lost": looked.lost,
-        "former_topic_ids": [row["topic_id"] for row in looked.former],
+        "former_topic_ids": [shown_topic_id(row["topic_id"]) for row in looked.former],
         "executed": epoch is not None,
         "epoch": epoch,
     }

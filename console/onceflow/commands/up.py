@@ -21,10 +21,17 @@ if TYPE_CHECKING:
     from onceflow.embedded import EmbeddedServices
     from onceflow.local_system import LocalSystem
     from onceflow.settings import LoadedSettings, SettingSources
-    from onceflow.supervisor import Supervisor
+    from onceflow.supervisor import ProcessPart, Supervisor
 
 DATA_FOLDER = Path(".onceflow")
 READY_FILE = "ready.json"
+
+_SIMULATED = [
+    "Let something happen at the simulated Stripe, or go wrong there:",
+    "  onceflow simulate trigger payment_intent.succeeded",
+    "  onceflow simulate fault lost_answer --times 3",
+    "",
+]
 
 
 class _Terminated(KeyboardInterrupt):
@@ -45,7 +52,7 @@ def up(
         int | None, typer.Option("--port", help="Port of the webhook; that of the last time when left out or 0.")
     ] = None,
     simulator: Annotated[
-        bool, typer.Option("--simulator/--no-simulator", help="Start a simulated Stripe where there is one.")
+        bool, typer.Option("--simulator/--no-simulator", help="Call a simulated Stripe, started here, or the real one.")
     ] = True,
     config: Config = None,
     assignments: Set = None,
@@ -53,7 +60,6 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Start everything on this machine and keep it running until Ctrl-C."""
-    del simulator  # This release has none; the flag is taken so that scripts need not change when it comes.
     if ready_file is not None:
         _check_ready_file(ready_file)
     flags = {"processor.handlers": ("--handlers", handlers), "bridge.port": ("--port", port)}
@@ -88,7 +94,8 @@ def up(
         return
     with Lifetime() as lifetime:
         try:
-            supervisor = _supervisor(services, loaded, live=live, ready_files=ready_files, as_json=as_json)
+            system = _system(services, loaded, live=live, simulated=simulator)
+            supervisor = _supervisor(system, ready_files=ready_files, as_json=as_json)
             supervisor.run(lifetime)
         finally:
             say(f"stopping ({lifetime.reason or 'failed'})")
@@ -120,12 +127,9 @@ def _settings(sources: SettingSources) -> LoadedSettings:
     return loaded
 
 
-def _supervisor(
-    services: EmbeddedServices, loaded: LoadedSettings, *, live: bool, ready_files: list[Path], as_json: bool
-) -> Supervisor:
+def _system(services: EmbeddedServices, loaded: LoadedSettings, *, live: bool, simulated: bool) -> LocalSystem:
     from onceflow.local_identity import local_identity
-    from onceflow.local_system import COMMANDS, LocalSystem, claim_all_ports, prepare
-    from onceflow.supervisor import ServicePart, Supervisor, Views
+    from onceflow.local_system import LocalSystem, claim_all_ports, prepare
 
     given_port = loaded.given.get("bridge.port")
     system = LocalSystem(
@@ -135,17 +139,37 @@ def _supervisor(
         identity=local_identity(services.folder.root),
         ports=claim_all_ports(services, bridge_port=None if given_port is None else loaded.settings.bridge.port),
         folder=Path.cwd(),
+        simulated=simulated,
     )
+    unused = sorted({"stripe.api_key", "stripe.api_keys", "stripe.api_base"} & loaded.given.keys())
+    if simulated and unused:
+        say(f"note: up calls its simulated Stripe and does not use {', '.join(unused)}; --no-simulator does")
+    if "operator" not in system.names:
+        say("note: operations are not carried out: there is no simulator and no stripe.api_key")
     prepare(system, say=say)
-    parts = [system.part(name) for name in COMMANDS]
-    addresses = [services.database_url, services.kafka_bootstrap]
+    return system
 
-    def follow(_name: str) -> None:
-        """Start our own parts again when a service came back under another address."""
+
+def _supervisor(system: LocalSystem, *, ready_files: list[Path], as_json: bool) -> Supervisor:
+    from onceflow.local_system import SIMULATOR
+    from onceflow.supervisor import ServicePart, Supervisor, Views
+
+    services = system.services
+    parts = {name: system.part(name) for name in system.names}
+    addresses = [services.database_url, services.kafka_bootstrap]
+    seen: set[str] = set()
+
+    def follow(name: str) -> None:
+        """Start our own parts again when a service came back under another address; introduce a new simulator."""
+        if name == SIMULATOR:
+            if name in seen:
+                say(f"{name}: it keeps nothing on disk, so it is an empty Stripe now")
+            _join_simulator(system, parts[name])
+        seen.add(name)
         current = [services.database_url, services.kafka_bootstrap]
         if current != addresses:
             addresses[:] = current
-            for part in parts:
+            for part in parts.values():
                 part.interrupt()
 
     views = Views(
@@ -155,7 +179,17 @@ def _supervisor(
         announced=lambda content: _announce(content, system=system, ready_file=ready_files[-1], as_json=as_json),
     )
     running = [ServicePart("postgres", services.postgres), ServicePart("kafka", services.kafka)]
-    return Supervisor(running, parts, ready_files=ready_files, views=views)
+    return Supervisor(running, list(parts.values()), ready_files=ready_files, views=views)
+
+
+def _join_simulator(system: LocalSystem, part: ProcessPart) -> None:
+    from onceflow_simulator import SimulatorRefused
+
+    try:
+        system.join_simulator()
+    except (OSError, SimulatorRefused) as error:
+        say(f"simulator: it does not take the bridge's address ({error}), starting it again")
+        part.interrupt()
 
 
 @contextmanager
@@ -179,6 +213,7 @@ def _announce(content: Mapping[str, Any], *, system: LocalSystem, ready_file: Pa
         return
     handlers = system.loaded.settings.processor.handlers
     example = "onceflow.examples.payments:handlers (the example; yours: --handlers module:name)"
+    stripe = f"{system.stripe_url} (simulated; API key {system.stripe_key})" if system.simulated else "the real one"
     lines = [
         "",
         "onceflow is up.",
@@ -186,10 +221,12 @@ def _announce(content: Mapping[str, Any], *, system: LocalSystem, ready_file: Pa
         f"  webhook     {content['webhook_url']}",
         f"  secret      {content['webhook_secret']}",
         f"  handlers    {handlers or example}",
+        f"  stripe      {stripe}",
         f"  topics      {content['event_topic']} -> {content['outcome_topic']} on {content['kafka_bootstrap']}",
         f"  ready file  {ready_file} (all addresses, process ids and secrets)",
         f"  logs        {system.services.folder.logs}",
         "",
+        *(_SIMULATED if system.simulated else []),
         "Send it test events of your own Stripe account:",
         f"  stripe listen --forward-to {content['webhook_url'].removeprefix('http://')}",
         "  (start `onceflow up` with STRIPE_WEBHOOK_SECRET=$(stripe listen --print-secret), so that it knows them)",

@@ -1,4 +1,4 @@
-"""The second act: every part is killed once with SIGKILL, while webhooks are on their way.
+"""The second act: every part is killed with SIGKILL, the operator thrice, while webhooks and calls are on their way.
 
 Rule: the order and the moments come from the seed.  A part is killed only when the one before is back, because two
 faults at once would prove less about each of them.
@@ -13,7 +13,7 @@ from random import Random
 
 from onceflow.demo.running_system import RunningSystem
 
-PARTS = ("bridge", "processor", "relay", "kafka", "postgres")
+PARTS = ("bridge", "processor", "operator", "operator", "operator", "relay", "kafka", "postgres")
 FIRST_SHARE, LAST_SHARE = 0.1, 0.8
 """The deaths lie between these shares of the traffic, so that each of them is under load."""
 
@@ -29,7 +29,7 @@ class Death:
 
 
 def plan_deaths(*, seed: int, requests: int) -> list[tuple[int, str]]:
-    """Return (after how many requests, part) for each part, in order."""
+    """Return (after how many requests, part) for each death, in order."""
     random = Random(seed)  # noqa: S311 - test data, must repeat
     parts = random.sample(PARTS, len(PARTS))
     share = (LAST_SHARE - FIRST_SHARE) / len(parts)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from onceflow.demo.delivery import Attempt
 from onceflow.demo.ledgers import Ledgers, OutcomeEntry
+from onceflow.demo.operation_count import Movement, OperationSums
 from onceflow.demo.stripe_events import StripeEvent
 from onceflow.demo.traffic import Plan
 
@@ -45,6 +46,7 @@ class Count:
     repeats: int
     refused: int
     retried: int
+    simulated: int
     distinct: int
     records: int
     processed: int
@@ -52,6 +54,11 @@ class Count:
     quarantined: int
     written: int
     published: int
+    operations: int
+    effects: int
+    declined: int
+    were_unknown: int
+    in_review: int
     lost: tuple[str, ...]
     doubled: tuple[str, ...]
     wrong: tuple[str, ...]
@@ -70,30 +77,42 @@ class Count:
         return (
             f"demo: ok - {self.sent} requests sent, {self.answered} answered 200, {self.distinct} distinct events in the"
             f" topic, {self.processed} processed, {self.ignored} ignored, {self.quarantined} quarantined,"
-            f" {self.written} outcomes written, {self.published} outcomes published, 0 lost, 0 doubled"
+            f" {self.written} outcomes written, {self.published} outcomes published, {self.operations} operations,"
+            f" {self.effects} effects, {self.declined} declined, {self.were_unknown} were unknown,"
+            f" {self.in_review} in review, 0 lost, 0 doubled"
         )
 
 
-def count(plan: Plan, attempts: Iterable[Attempt], *, ledgers: Ledgers, unsettled: str | None = None) -> Count:
+def count(
+    plan: Plan,
+    attempts: Iterable[Attempt],
+    *,
+    ledgers: Ledgers,
+    sums: OperationSums,
+    unsettled: str | None = None,
+) -> Count:
     """Compare the sender's list with the ledgers.
 
     Args:
         plan: what was to be sent.
         attempts: what was sent, with the answers.
         ledgers: what was found.
+        sums: those of the operations.
         unsettled: why the system had not come to rest before the ledgers were read, None when it had.
     """
     tried = list(attempts)
+    answers = [attempt.status for attempt in tried] + [one.status for one in ledgers.deliveries]
     in_topic = {event.identity for event in ledgers.events}
     states = Counter(state for identity, state in ledgers.markers.items() if identity in in_topic)
     waiting = {event_id for event_id, _, _ in ledgers.quarantined}
     quarantined = {identity for identity in in_topic if identity.rpartition("/")[2] in waiting}
     return Count(
-        sent=len(tried),
-        answered=sum(1 for attempt in tried if attempt.status == ANSWERED),
+        sent=len(tried) + len(ledgers.deliveries),
+        answered=answers.count(ANSWERED),
         repeats=sum(1 for request in plan.requests if request.kind == "repeat"),
         refused=sum(1 for attempt in tried if attempt.request.kind == "forged" and attempt.status is not None),
         retried=len(tried) - len(plan.requests),
+        simulated=len(ledgers.deliveries),
         distinct=len(in_topic),
         records=len(ledgers.events),
         processed=states["processed"],
@@ -101,9 +120,14 @@ def count(plan: Plan, attempts: Iterable[Attempt], *, ledgers: Ledgers, unsettle
         quarantined=len(quarantined),
         written=len(ledgers.written),
         published=len(ledgers.published),
-        lost=tuple(_lost(plan, tried, ledgers)),
-        doubled=tuple(_doubled(ledgers)),
-        wrong=(*((unsettled,) if unsettled else ()), *_wrong(plan, tried, ledgers)),
+        operations=sums.operations,
+        effects=sums.effects,
+        declined=sums.declined,
+        were_unknown=sums.were_unknown,
+        in_review=sums.in_review,
+        lost=(*_lost(plan, tried, ledgers), *sums.lost),
+        doubled=(*_doubled(ledgers), *sums.doubled),
+        wrong=(*((unsettled,) if unsettled else ()), *_wrong(plan, tried, ledgers), *sums.wrong),
     )
 
 
@@ -119,6 +143,9 @@ def _lost(plan: Plan, tried: list[Attempt], ledgers: Ledgers) -> Iterator[str]:
     digests = {event.digest for event in ledgers.events}
     answered = {attempt.request.digest for attempt in tried if attempt.status == ANSWERED}
     yield from (f"answered 200 and not in the topic: body {digest.hex()[:12]}" for digest in answered - digests)
+    named = {event.identity.rpartition("/")[2] for event in ledgers.events}
+    told = {one.event_id for one in ledgers.deliveries if one.status == ANSWERED}
+    yield from (f"answered 200 and not in the topic: {event_id}" for event_id in sorted(told - named))
     known = set(ledgers.markers) | {event_id for event_id, _, _ in ledgers.quarantined}
     for record in ledgers.events:
         if record.identity not in known and record.identity.rpartition("/")[2] not in known:
@@ -201,15 +228,21 @@ def _out_of_order(published: list[OutcomeEntry]) -> Iterator[str]:
         next_seq[entry.lane] = entry.seq + 1
 
 
-def money_sent(plan: Plan) -> dict[str, int]:
-    """Return the sum of all payments that succeeded, per currency in minor units, each payment counted once."""
+def money_sent(plan: Plan, movements: Iterable[Movement] = ()) -> dict[str, int]:
+    """Return the sum of all payments that succeeded, per currency in minor units, each payment counted once.
+
+    Args:
+        plan: the events of payments that were sent.
+        movements: what was really charged at the simulated Stripe.
+    """
     payments: dict[str, tuple[str, int]] = {}
     for body in [event.body for event in plan.events] + [item.body for item in plan.odd if item.code is None]:
         event = json.loads(body)
         if event["type"] == "payment_intent.succeeded":
             intent = event["data"]["object"]
             payments[intent["id"]] = (intent["currency"], intent["amount"])
-    return _summed(payments.values())
+    charged = [(one.currency, one.amount) for one in movements if one.kind == "charge"]
+    return _summed([*payments.values(), *charged])
 
 
 def money_published(ledgers: Ledgers) -> dict[str, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,12 @@ import orjson
 import psycopg
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from onceflow.demo.operation_count import Movement, OperationEntry
 from onceflow.demo.running_system import Ready
 from onceflow_schemas.sql import queries
+from onceflow_simulator import SimulatorClient
 
-SETTLE_SECONDS = 60.0
+SETTLE_SECONDS = 90.0
 READ_SECONDS = 30.0
 ANSWER_SECONDS = 10.0
 CONNECT_SECONDS = 5
@@ -53,14 +55,25 @@ class OutcomeEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """A webhook that the simulated Stripe sent; ``status`` None when the connection broke before the answer."""
+
+    event_id: str
+    status: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class Ledgers:
-    """All that was found."""
+    """All that was found: both topics, the tables, and the simulated Stripe's own books."""
 
     events: list[TopicEvent]
     published: list[OutcomeEntry]
     markers: dict[str, str]
     quarantined: list[tuple[str, str, bytes]]
     written: list[OutcomeEntry]
+    operations: Sequence[OperationEntry] = ()
+    movements: Sequence[Movement] = ()
+    deliveries: Sequence[Delivery] = ()
 
 
 def wait_until_settled(where: Callable[[], Ready]) -> str | None:
@@ -85,12 +98,15 @@ def wait_until_settled(where: Callable[[], Ready]) -> str | None:
 def _unfinished(ready: Ready, reader: Consumer) -> str | None:
     sql = queries("demo_count")
     try:
+        waiting = SimulatorClient(ready.stripe_api_base).state()["deliveries_waiting"]
         ends = _ends(reader, ready.event_topic)
         with psycopg.connect(ready.database_url, connect_timeout=CONNECT_SECONDS) as connection:
             reached: dict[int, int] = dict(connection.execute(sql["progress"], {"topic": ready.event_topic}).fetchall())
             reasons = connection.execute(sql["unfinished"]).fetchall()
-    except (psycopg.OperationalError, KafkaException) as error:
+    except (OSError, psycopg.OperationalError, KafkaException) as error:
         return f"a service does not answer: {error}"
+    if waiting:
+        return f"{waiting} webhooks of the simulated Stripe are on their way"
     for partition, end in ends.items():
         if reached.get(partition, 0) < end:
             return f"partition {partition} is done up to {reached.get(partition, 0)} of {end}"
@@ -118,12 +134,17 @@ def read_ledgers(ready: Ready) -> Ledgers:
             OutcomeEntry(lane, seq, ce_id, kind, key, cause, bytes(digest))
             for lane, seq, ce_id, kind, key, cause, digest in connection.execute(sql["outcomes"])
         ]
+        operations = [OperationEntry(*row) for row in connection.execute(sql["operations"])]
+    stripe = SimulatorClient(ready.stripe_api_base)
     return Ledgers(
         events=[_event(message) for message in _read(ready.kafka_bootstrap, ready.event_topic)],
         published=[_outcome(message) for message in _read(ready.kafka_bootstrap, ready.outcome_topic)],
         markers=markers,
         quarantined=quarantined,
         written=written,
+        operations=operations,
+        movements=[_movement(entry) for entry in stripe.ledger().entries],
+        deliveries=[Delivery(one["event"], one["status"]) for one in stripe.deliveries()],
     )
 
 
@@ -181,6 +202,11 @@ def _read(bootstrap: str, topic: str) -> Iterator[Message]:
 def _texts(message: Message) -> dict[str, str]:
     headers: list[tuple[str, Any]] = list(message.headers() or [])  # type: ignore[arg-type]  # the stub allows a dict
     return {name: raw.decode("utf-8", "replace") for name, raw in headers if isinstance(raw, bytes)}
+
+
+def _movement(entry: Mapping[str, Any]) -> Movement:
+    operation = entry["metadata"].get("onceflow_operation", "")
+    return Movement(entry["kind"], operation, entry["amount"], entry["currency"])
 
 
 def _event(message: Message) -> TopicEvent:

@@ -18,6 +18,7 @@ NO_MINOR_UNIT = frozenset({"jpy"})
 LOOK_NEXT = (
     ("README.md, Five minutes", "write a handler, try it, run it: about ten lines"),
     ("onceflow up", "the same system to play with, until Ctrl-C; your data stays in .onceflow/"),
+    ("docs/guides/operations.md", "ask for charges and refunds: in a handler, or in a transaction of your application"),
     ("stripe listen --forward-to ...", "real test events of your own sandbox: `onceflow up` prints the whole line"),
     ("docs/consuming.md", "read the outcomes: 30 lines of Python, and what to do in other languages"),
 )
@@ -78,11 +79,8 @@ def write_failed(reason: str, *, as_json: bool, seed: int) -> None:
 
 def _rows(report: Report) -> Iterator[tuple[str, str, str]]:
     count = report.count
-    yield (
-        "requests sent",
-        f"{count.sent:,}",
-        f"{count.repeats} repeats, {count.retried} retries as Stripe would make them",
-    )
+    ways = f"{count.repeats} repeats, {count.retried} retries, {count.simulated:,} by the simulated Stripe itself"
+    yield "requests sent", f"{count.sent:,}", ways
     yield "answered 200", f"{count.answered:,}", "only after Kafka had confirmed"
     yield "wrong signatures refused", f"{count.refused:,}", "none of them in the topic"
     unanswered = count.records - count.answered
@@ -92,10 +90,13 @@ def _rows(report: Report) -> Iterator[tuple[str, str, str]]:
     yield "  processed", f"{count.processed:,}", "their effects are in PostgreSQL, once"
     yield "  ignored", f"{count.ignored:,}", "no handler for their type"
     yield "  quarantined", f"{count.quarantined:,}", "odd content, bytes kept for a person"
-    twins = count.processed - count.written
-    told = f"; {twins:,} events told of a payment or invoice that had its outcome already" if twins > 0 else ""
-    yield "outcomes written", f"{count.written:,}", f"in the transactions of their events{told}"
+    yield "outcomes written", f"{count.written:,}", "in the transactions of their events, operations and orders"
     yield "outcomes published", f"{count.published:,}", "read_committed, sequence dense in every lane"
+    yield "operations asked for", f"{count.operations:,}", "refunds by handlers, charges by an application"
+    yield "  effects at Stripe", f"{count.effects:,}", "counted in its own ledger, one for each operation"
+    yield "  declined", f"{count.declined:,}", "nothing was charged, and the intent is closed"
+    yield "  were unknown", f"{count.were_unknown:,}", "an answer was lost, or the worker died; settled by evidence"
+    yield "  in review", f"{count.in_review:,}", "nothing was left to a person"
     for currency in sorted({*report.sent, *report.published}):
         sent, published = (_money(sums.get(currency, 0), currency) for sums in (report.sent, report.published))
         yield f"payments sent, {currency}", sent, f"in the outcome topic: {published}"

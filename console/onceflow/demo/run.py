@@ -1,4 +1,4 @@
-"""The demo from its first line to its last: one webhook, two thousand with a death in each part, and the sum.
+"""The demo from its first line to its last: one webhook, two thousand and 250 operations with deaths in each part, the sum.
 
 Rule: whatever happens, the last line on standard output says ``demo: ok`` or ``demo: FAILED``, and nothing that the demo
 started is left behind.
@@ -20,12 +20,15 @@ from onceflow.demo.breaking import Breaker, Death, plan_deaths
 from onceflow.demo.counting import count, money_published, money_sent
 from onceflow.demo.delivery import StripeLikeSender
 from onceflow.demo.first_event import put_first, send_and_see
-from onceflow.demo.ledgers import read_ledgers, wait_until_settled
+from onceflow.demo.ledgers import Ledgers, read_ledgers, wait_until_settled
 from onceflow.demo.narration import Narrator
+from onceflow.demo.operation_count import OperationSums, count_operations
 from onceflow.demo.report import Report, write_failed, write_report
 from onceflow.demo.running_system import RunningSystem
+from onceflow.demo.shop import BAD_CARDS, OPERATIONS, Deed, Order, Shop, break_stripe, plan_deeds
 from onceflow.demo.traffic import REQUESTS, Plan, plan_traffic
 from onceflow_schemas.failure import Failure
+from onceflow_simulator import SimulatorClient
 
 SEED_MAX = 10**6
 REQUESTS_PER_SECOND = 120.0
@@ -81,19 +84,24 @@ def _run(options: DemoOptions, *, seed: int, folder: Path, narrator: Narrator) -
     began = time.monotonic()
     plan = plan_traffic(seed=seed, now=int(time.time()), count=options.requests)
     narrator.act(f"onceflow demo, seed {seed} (the same again: onceflow demo --seed {seed})")
-    narrator.say("starting PostgreSQL, Kafka, bridge, processor and relay (the first time Kafka is fetched, 45 MB)")
-    with RunningSystem(folder, environment=options.environment) as system:
+    deeds = plan_deeds(seed=seed, requests=options.requests)
+    narrator.say(
+        "starting PostgreSQL, Kafka, a simulated Stripe and our parts (the first time Kafka is fetched, 45 MB)"
+    )
+    with RunningSystem(folder, environment={**options.environment, **OPERATIONS}) as system:
         ready = system.start(say=narrator.say)
         narrator.say(f"all up: {ready.webhook_url.partition('/webhooks')[0]}/readyz")
         sender = StripeLikeSender(lambda: (system.ready.webhook_url, system.ready.webhook_secret), seed=seed)
+        shop = Shop(lambda: system.ready, deeds)
         try:
-            deaths = _send_all(plan, seed=seed, system=system, sender=sender, narrator=narrator)
+            deaths = _send_all(plan, seed=seed, system=system, sender=sender, shop=shop, narrator=narrator)
             reason = _settle(system, narrator)
         finally:
             sender.abandon()
+            shop.abandon()
         ledgers = read_ledgers(system.ready)
-        result = count(plan, sender.attempts, ledgers=ledgers, unsettled=reason)
-        sums = (money_sent(plan), money_published(ledgers))
+        result = count(plan, sender.attempts, ledgers=ledgers, sums=_sums(deeds, ledgers), unsettled=reason)
+        sums = (money_sent(plan, ledgers.movements), money_published(ledgers))
         narrator.say("stopping everything")
     report = Report(
         seed=seed, seconds=time.monotonic() - began, count=result, deaths=deaths, sent=sums[0], published=sums[1]
@@ -102,8 +110,13 @@ def _run(options: DemoOptions, *, seed: int, folder: Path, narrator: Narrator) -
     return report.ok
 
 
+def _sums(deeds: list[Deed], ledgers: Ledgers) -> OperationSums:
+    declined = sum(1 for deed in deeds if isinstance(deed, Order) and deed.payment_method in BAD_CARDS)
+    return count_operations(len(deeds), entries=ledgers.operations, movements=ledgers.movements, declined=declined)
+
+
 def _send_all(
-    plan: Plan, *, seed: int, system: RunningSystem, sender: StripeLikeSender, narrator: Narrator
+    plan: Plan, *, seed: int, system: RunningSystem, sender: StripeLikeSender, shop: Shop, narrator: Narrator
 ) -> list[Death]:
     """The first two acts; returns how each part died."""
     narrator.act("Act 1: one webhook in, one outcome out")
@@ -113,23 +126,29 @@ def _send_all(
         narrator.say(f"{first.type}: its outcome was not seen in time (the count will say whether it is lost)")
     else:
         narrator.say(f"{first.type}: from the request to the outcome in the topic {seconds * 1000:.0f} ms")
-    narrator.act(f"Act 2: {len(plan.requests):,} webhooks, and each part is killed once on the way")
+    narrator.act(f"Act 2: {len(plan.requests):,} webhooks, {shop.planned} refunds and charges, and each part is killed")
+    narrator.say("the simulated Stripe loses every tenth request and every tenth answer of our refunds and charges")
+    break_stripe(SimulatorClient(system.ready.stripe_api_base))
+    shop.open()
     breaker = Breaker(system, plan_deaths(seed=seed, requests=len(plan.requests)), say=narrator.say)
     pause = threading.Event()
     with narrator:
         for number, request in enumerate(plan.requests[1:], start=1):
             breaker.before_request(number)
             sender.send(request)
-            narrator.numbers(number, total=len(plan.requests), text=f"{sender.answered:,} answered 200")
+            shop.keep_pace(number, total=len(plan.requests))
+            text = f"{sender.answered:,} answered 200, {shop.done} of {shop.planned} refunds and charges asked for"
+            narrator.numbers(number, total=len(plan.requests), text=text)
             pause.wait(1 / REQUESTS_PER_SECOND)
         breaker.wait()
         sender.finish()
+        shop.finish()
     return breaker.deaths
 
 
 def _settle(system: RunningSystem, narrator: Narrator) -> str | None:
     narrator.act("Act 3: is the sum still right?")
-    narrator.say("waiting until every record is done and every outcome published")
+    narrator.say("waiting until every record is done, every operation settled and every outcome published")
     reason = wait_until_settled(lambda: system.ready)
     narrator.say("settled; counting from raw topics and tables" if reason is None else f"not settled: {reason}")
     return reason

@@ -44,6 +44,8 @@ class Ready:
     outcome_topic: str
     metrics_urls: Mapping[str, str]
     pids: Mapping[str, int]
+    stripe_api_base: str = ""
+    stripe_api_key: str = ""
 
 
 def read_ready(path: Path) -> Ready | None:
@@ -61,6 +63,8 @@ def read_ready(path: Path) -> Ready | None:
         outcome_topic=found["outcome_topic"],
         metrics_urls=found.get("metrics_urls", {}),
         pids=found["pids"],
+        stripe_api_base=found.get("stripe_api_base", ""),
+        stripe_api_key=found.get("stripe_api_key", ""),
     )
 
 

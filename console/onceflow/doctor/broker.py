@@ -23,7 +23,13 @@ from onceflow.topics import read_topics
 from onceflow_schemas.failure import Failure
 
 ASK_SECONDS_MAX = 10.0
-_ROLES: Mapping[Part, str] = {"bridge": "bridge", "process": "processor", "relay": "relay"}
+_ROLES: Mapping[Part, str] = {
+    "bridge": "bridge",
+    "process": "processor",
+    "operate": "worker",
+    "relay": "relay",
+    "operator": "operator",
+}
 
 
 class BrokerLook:
@@ -63,9 +69,9 @@ def _topics_of(settings: Settings, parts: Sequence[Part]) -> set[str]:
     names = set[str]()
     if "bridge" in parts:
         names.add(topics.events[0])
-    if "process" in parts:
+    if "process" in parts or "operator" in parts:
         names.update(topics.events)
-    if "process" in parts or "relay" in parts:
+    if set(parts) != {"bridge"}:
         names.add(topics.outcomes)
     return names
 

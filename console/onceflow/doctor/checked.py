@@ -12,8 +12,9 @@ from typing import Literal
 from onceflow.exit_codes import CHECK_FAILED, DEPENDENCY, OK, SETTINGS
 from onceflow_schemas.failure import Failure, Misconfigured
 
-Part = Literal["bridge", "process", "relay"]
-PARTS: tuple[Part, ...] = ("bridge", "process", "relay")
+Part = Literal["bridge", "process", "operate", "relay", "operator"]
+"""The services, and a person who runs ``progress``, ``lanes``, ``outcomes`` and ``operations``."""
+PARTS: tuple[Part, ...] = ("bridge", "process", "operate", "relay", "operator")
 
 
 @dataclass(frozen=True, slots=True)

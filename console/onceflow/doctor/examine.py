@@ -13,10 +13,11 @@ from onceflow.doctor.broker import BrokerLook
 from onceflow.doctor.checked import Checked, Part, crosses
 from onceflow.doctor.database import DatabaseLook
 from onceflow.doctor.judgements import judge_lanes, judge_positions
-from onceflow.doctor.local import handlers_line, releases, settings_lines
+from onceflow.doctor.local import handlers_line, releases, settings_lines, stripe_keys_lines, stripe_log_lines
+from onceflow.doctor.mail import mail_line
 from onceflow.kafka_names import processor_group
 from onceflow.position_overview import read_positions
-from onceflow.settings import LoadedSettings
+from onceflow.settings import LoadedSettings, process_environment
 from onceflow_schemas.failure import Failure
 
 
@@ -25,14 +26,19 @@ def examine(loaded: LoadedSettings, *, parts: Sequence[Part], folder: Path) -> I
 
     Args:
         loaded: read leniently, so that its faults are among the lines.
-        parts: which services run with these settings.
+        parts: what runs with these settings.
         folder: where the handlers' module is looked for first.
     """
     settings = loaded.settings
     yield from releases()
     yield from settings_lines(loaded)
-    if "process" in parts and settings.processor.handlers is not None:
+    if {"process", "operate"} & set(parts) and settings.processor.handlers is not None:
         yield from handlers_line(settings.processor.handlers, folder=folder)
+    if "operate" in parts and settings.stripe.account is not None:
+        yield from stripe_keys_lines(settings)
+    if "operate" in parts:
+        yield from stripe_log_lines(process_environment())
+        yield mail_line(settings)
     broker, database = BrokerLook(), DatabaseLook()
     has_kafka = "bootstrap.servers" in settings.kafka.properties
     if has_kafka:
@@ -45,7 +51,8 @@ def examine(loaded: LoadedSettings, *, parts: Sequence[Part], folder: Path) -> I
     if database.lanes is not None:
         topics = broker.topics or {}
         yield from judge_lanes(database.lanes, topics.get(settings.topics.outcomes))
-        if "process" in parts and has_kafka and broker.topics is not None and database.shows_positions:
+        reads_positions = "process" in parts or "operator" in parts
+        if reads_positions and has_kafka and broker.topics is not None and database.shows_positions:
             yield from _positions(loaded)
 
 

@@ -16,12 +16,22 @@ from onceflow.topic_plan import MS_PER_DAY, UNLIMITED, TopicFound, TopicPlan
 from onceflow_processor.position_report import Reported
 from onceflow_producer.sizes import RECORD_OVERHEAD_BYTES, SizeLimits, producer_bytes
 from onceflow_schemas.failure import FAILURES
+from onceflow_schemas.topic_ids import shown_topic_id
 
 CLOCK_SKEW_SECONDS_MAX = 5.0
 """More than this between two hosts is a broken time service; Stripe's signatures allow 300 s in both directions."""
 RIGHTS_SHOWN_MAX = 6
 
 _READ = ("SELECT",)
+_ASKED = (
+    "INSERT(id, account, mode, effect, subject, occurrence, order_key, kind, args, args_sha256, cause, steps, api_version,"
+    " requested_at, window_from, restores)"
+)
+_CARRIED_OUT = (
+    "UPDATE(state, step, external_id, lease_owner, lease_until, fence, next_attempt_at, tries, looked_up_at, action_until,"
+    " conclusion, look_asked, look_at, surplus, told, last_error, result, settled_at)"
+)
+_DECIDED = "UPDATE(decided_at, decided_by, decision, reason)"
 _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
     "bridge": {},
     "process": {
@@ -36,6 +46,31 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "lane": ("SELECT", "UPDATE(head_seq)", "UPDATE(state)", "UPDATE(detail)"),
         "batch_guard": ("SELECT", "INSERT", "DELETE"),
         "suspect": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+        "operation": ("SELECT(id, args_sha256)", _ASKED, "SELECT(state, looked_up_at)", "UPDATE(looked_up_at)"),
+        "operation_hint": ("INSERT",),
+    },
+    "operate": {
+        "schema_migrations": _READ,
+        "migration_checksum": _READ,
+        "deployment": ("SELECT", "INSERT", "UPDATE"),
+        "account_budget": ("SELECT", "INSERT", "UPDATE"),
+        "operation": (
+            "SELECT",
+            _ASKED,
+            _CARRIED_OUT,
+        ),
+        "attempt": (
+            "SELECT",
+            "INSERT",
+            "UPDATE(sent_at, settled_at, evidence, detail, http_status, request_id)",
+        ),
+        "review": ("SELECT", "INSERT", _DECIDED),
+        "operation_hint": ("SELECT", "UPDATE(taken_at)"),
+        "outcome": ("SELECT", "INSERT"),
+        "fact": ("SELECT", "INSERT"),
+        "lane": ("SELECT", "UPDATE(head_seq, state, detail)"),
+        "batch_guard": ("SELECT", "INSERT", "DELETE"),
+        "outcome_staged": ("SELECT", "DELETE"),
     },
     "relay": {
         "schema_migrations": _READ,
@@ -44,6 +79,26 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "outcome": _READ,
         "lease": ("SELECT", "INSERT", "UPDATE"),
         "lane": ("SELECT", "UPDATE(published_seq)", "UPDATE(state)", "UPDATE(detail)"),
+    },
+    "operator": {
+        "schema_migrations": _READ,
+        "migration_checksum": _READ,
+        "progress": ("SELECT", "INSERT", "UPDATE"),
+        "inbox": _READ,
+        "quarantine": _READ,
+        "outcome": ("SELECT", "UPDATE(withheld)"),
+        "lease": ("SELECT", "INSERT", "UPDATE"),
+        "lane": ("SELECT", "UPDATE(published_seq)", "UPDATE(topic_id)", "UPDATE(state)", "UPDATE(detail)"),
+        "audit": ("INSERT",),
+        "operation": (
+            "SELECT",
+            _ASKED,
+            "UPDATE(conclusion, cancel_asked, fence, lease_owner, lease_until, next_attempt_at, tries)",
+        ),
+        "attempt": _READ,
+        "operation_hint": _READ,
+        "review": ("SELECT", _DECIDED),
+        "account_budget": ("SELECT", "UPDATE(blocked_until)"),
     },
 }
 """What each part does in the database; ``deploy/grants.sql`` grants it, and a test holds the two together."""
@@ -64,12 +119,12 @@ class Right:
 
 def rights_of(parts: Iterable[Part]) -> list[Right]:
     """Return the rights that these parts need together."""
-    found = set()
+    found = set[Right]()
     for part in parts:
         for table, texts in _NEEDED[part].items():
             for text in texts:
-                privilege, _, column = text.rstrip(")").partition("(")
-                found.add(Right(table, privilege, column))
+                privilege, _, columns = text.rstrip(")").partition("(")
+                found.update(Right(table, privilege, column.strip()) for column in columns.split(","))
     return sorted(found)
 
 
@@ -77,7 +132,7 @@ def judge_rights(missing: Sequence[Right], *, role: str, parts: Sequence[Part]) 
     """Judge the rights that the database role lacks."""
     subject = "database rights"
     if not missing:
-        return tick(subject, f"{role} may do what {', '.join(parts)} need")
+        return tick(subject, f"{role} may do what is needed for {', '.join(parts)}")
     shown = ", ".join(str(one) for one in missing[:RIGHTS_SHOWN_MAX])
     more = f" and {len(missing) - RIGHTS_SHOWN_MAX} more" if len(missing) > RIGHTS_SHOWN_MAX else ""
     return cross(subject, f"{role} lacks {shown}{more}", fix="Run deploy/grants.sql as the role that owns the schema.")
@@ -152,7 +207,7 @@ def judge_topics(plan: TopicPlan, settings: Settings) -> Iterator[Checked]:
             config = topic.config
             yield tick(
                 name,
-                f"id {topic.topic_id}, {topic.partitions} partitions, {topic.replication_factor} copies,"
+                f"id {shown_topic_id(topic.topic_id)}, {topic.partitions} partitions, {topic.replication_factor} copies,"
                 f" {config.get('min.insync.replicas')} confirm, cleanup.policy={config.get('cleanup.policy')}",
             )
     for name in settings.topics.events:

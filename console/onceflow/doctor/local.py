@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -17,7 +17,9 @@ import psycopg.pq
 from onceflow.doctor.checked import Checked, cross, crosses, tick
 from onceflow.exit_codes import SETTINGS
 from onceflow.handlers_loading import load_handlers
+from onceflow.service_options import accesses
 from onceflow.settings import LoadedSettings
+from onceflow.settings_model import Settings
 from onceflow_schemas.failure import Failure
 
 PYTHON_MIN = (3, 11)
@@ -56,6 +58,27 @@ def handlers_line(name: str, *, folder: Path) -> list[Checked]:
     except Failure as failure:
         return crosses("handlers", failure, status=SETTINGS)
     return [tick("handlers", f"{name}: {', '.join(handlers.types())}")]
+
+
+def stripe_keys_lines(settings: Settings) -> list[Checked]:
+    """Return whether each account has an API key; no key is tried, since that would be a call."""
+    try:
+        found = accesses(settings)
+    except Failure as failure:
+        return crosses("stripe keys", failure, status=SETTINGS)
+    return [tick("stripe keys", f"a key for {', '.join(one.account for one in found)} at {settings.stripe.api_base}")]
+
+
+def stripe_log_lines(environment: Mapping[str, str]) -> list[Checked]:
+    """Return a cross when Stripe's library would log whole requests and answers.
+
+    The library itself reads this variable; at ``info`` it writes addresses, statuses and messages of errors (stripe 16,
+    ``_util.py``, ``_api_requestor.py``).
+    """
+    if environment.get("STRIPE_LOG") != "debug":
+        return []
+    found = "STRIPE_LOG=debug: Stripe's library writes the bodies of all calls, with personal data, to standard error"
+    return [cross("stripe log", found, fix="Unset STRIPE_LOG, or set it to info, where the workers are started.")]
 
 
 def _version(package: str) -> str:

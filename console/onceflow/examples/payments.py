@@ -1,4 +1,4 @@
-"""Payments, refunds, invoices, subscriptions and disputes as outcomes.
+"""Payments, refunds, invoices, subscriptions and disputes as outcomes; deposits given back, orders charged.
 
 Run it with ``onceflow up``, which uses it unless ``--handlers`` names others.  Amounts stay what Stripe says: integers
 of minor units beside their currency.
@@ -6,9 +6,13 @@ of minor units beside their currency.
 
 from typing import Any
 
-from onceflow import Event, Handlers, Tx
+from onceflow import Event, Handlers, Settled, Tx, effects
 
 handlers = Handlers()
+
+give_back = handlers.use(effects.refund, name="give_back")
+charge_order = handlers.use(effects.charge, name="charge_order")
+"""Asked for by the application that takes the orders: ``onceflow.attach(connection, cause=...).request(charge_order, ...)``."""
 
 
 def _id_of(value: Any) -> str | None:
@@ -20,7 +24,7 @@ def _id_of(value: Any) -> str | None:
 
 @handlers.on("payment_intent.succeeded", facts=lambda event: [("payment", event.object["id"])])
 def payment_succeeded(event: Event, tx: Tx) -> None:
-    """A payment counts once, however many events tell of it."""
+    """A payment counts once, however many events tell of it; a deposit (so its metadata) is given back."""
     intent = event.object
     if not tx.once("payment", intent["id"]):
         return
@@ -34,6 +38,30 @@ def payment_succeeded(event: Event, tx: Tx) -> None:
             "customer": _id_of(intent.get("customer")),
             "description": intent.get("description"),
         },
+    )
+    metadata = intent.get("metadata")
+    if isinstance(metadata, dict) and "deposit" in metadata:
+        tx.request(give_back, subject=intent["id"], payment_intent=intent["id"], amount=intent["amount_received"])
+
+
+@give_back.settled
+def deposit_is_back(operation: Settled, tx: Tx) -> None:
+    """Told for each end, also when the bank returns a refund weeks later."""
+    tx.outcome(
+        f"deposit.refund.{operation.state}",
+        key=operation.subject,
+        data={"payment_intent": operation.subject, "operation": operation.id},
+    )
+
+
+@charge_order.settled
+def order_is_charged(operation: Settled, tx: Tx) -> None:
+    """``succeeded``: it is paid; ``failed``: declined, and its intent is closed for certain."""
+    result = operation.result or {}
+    tx.outcome(
+        f"order.charge.{operation.state}",
+        key=operation.subject,
+        data={"order": operation.subject, "operation": operation.id, "code": result.get("code")},
     )
 
 

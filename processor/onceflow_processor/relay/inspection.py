@@ -27,6 +27,7 @@ from onceflow_processor.relay.cursor import (
 from onceflow_processor.relay.lane_store import LaneRow, LaneStore
 from onceflow_processor.relay.topic_tail import TopicFacts, TopicTail
 from onceflow_schemas.failure import Misconfigured
+from onceflow_schemas.topic_ids import shown_topic_id
 
 COMPARE_RECORDS_MAX: Final = 2_000
 """Records and rows that are held at once while a stretch is compared."""
@@ -136,7 +137,10 @@ def topic_changed(row: LaneRow, facts: TopicFacts) -> Disagrees | None:
     """Return the disagreement of a lane that belongs to another topic of the same name."""
     if row.topic_id == facts.topic_id:
         return None
-    return Disagrees("topic_changed", f"the topic is {facts.topic_id}, the lane belongs to {row.topic_id}")
+    return Disagrees(
+        "topic_changed",
+        f"the topic is {shown_topic_id(facts.topic_id)}, the lane belongs to {shown_topic_id(row.topic_id)}",
+    )
 
 
 @dataclass(frozen=True, slots=True)

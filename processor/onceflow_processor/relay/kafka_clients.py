@@ -94,43 +94,46 @@ def open_reader(kafka: Mapping[str, object], *, group: str, isolation: str, refu
 def open_producer(
     kafka: Mapping[str, object], *, transactional_id: str, record_bytes_max: int | None, refusals: Refusals
 ) -> Producer:
-    """Open the transactional producer.
+    """Open the transactional producer; ``refusals`` is told of refused credentials, the rest as below."""
+    properties = producer_properties(kafka, transactional_id=transactional_id, record_bytes_max=record_bytes_max)
+    return Producer({**properties, "error_cb": refusals.note, "logger": _log})
+
+
+def producer_properties(
+    kafka: Mapping[str, object], *, transactional_id: str, record_bytes_max: int | None
+) -> dict[str, Any]:
+    """Merge the operator's properties with those of the transactional producer.
 
     Args:
         kafka: the operator's librdkafka properties.
         transactional_id: fixed per outcome topic, so that a new relay fences the former one.
         record_bytes_max: the topic's limit, None when it is unknown; it holds for batches too.
-        refusals: told of refused credentials.
     """
     bytes_max = max(record_bytes_max or RECORD_BYTES_MAX, CLIENT_BYTES_MIN)
-    return Producer(
-        {
-            **_NETWORK,
-            "client.id": "onceflow-relay",
-            "linger.ms": 5,
-            # A call that waits for a coordinator goes on only when a connection changes (librdkafka #5456); asking
-            # for metadata often makes connections change.
-            "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,
-            "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
-            "queue.buffering.max.kbytes": QUEUE_KILOBYTES_MAX,
-            **kafka,
-            "acks": "all",
-            "enable.idempotence": True,
-            "allow.auto.create.topics": False,
-            "transactional.id": transactional_id,
-            "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-            "message.timeout.ms": MESSAGE_TIMEOUT_MS,
-            "message.max.bytes": bytes_max,
-            "batch.size": min(BATCH_BYTES_MAX, bytes_max),
-            "error_cb": refusals.note,
-            "logger": _log,
-        }
-    )
+    return {
+        **_NETWORK,
+        "client.id": "onceflow-relay",
+        "linger.ms": 5,
+        # A call that waits for a coordinator goes on only when a connection changes (librdkafka #5456); asking for
+        # metadata often makes connections change.
+        "topic.metadata.refresh.interval.ms": METADATA_REFRESH_MS,
+        "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
+        "queue.buffering.max.kbytes": QUEUE_KILOBYTES_MAX,
+        **kafka,
+        "acks": "all",
+        "enable.idempotence": True,
+        "allow.auto.create.topics": False,
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        "message.timeout.ms": MESSAGE_TIMEOUT_MS,
+        "message.max.bytes": bytes_max,
+        "batch.size": min(BATCH_BYTES_MAX, bytes_max),
+    }
 
 
 @contextmanager
-def broker_failures() -> Iterator[None]:
-    """Turn the Kafka client's errors into failures.
+def broker_failures(where: str = "") -> Iterator[None]:
+    """Turn the Kafka client's errors into failures; ``where`` is what is being done, such as ``reading topic x``.
 
     Raises:
         Unavailable: nothing happened that a new look would not show.
@@ -139,7 +142,7 @@ def broker_failures() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise broker_failure(error.args[0]) from error
+        raise broker_failure(error.args[0], where=where) from error
     except SystemError as error:
         # The client raises a fatal error in the middle of its callbacks, and the interpreter then complains about the
         # callbacks that follow instead: the client's error is at the end of the chain.
@@ -148,7 +151,7 @@ def broker_failures() -> Iterator[None]:
             cause = cause.__cause__
         if not isinstance(cause, KafkaException):
             raise
-        raise broker_failure(cause.args[0]) from error
+        raise broker_failure(cause.args[0], where=where) from error
     except TimeoutError as error:
         raise Unavailable("broker_unavailable", "Kafka did not answer in time") from error
 

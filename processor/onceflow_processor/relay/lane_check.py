@@ -120,13 +120,15 @@ def _look(
                 return _Pending(row.lane)
         known = _known(cursor, rows, seen)
         verdicts = [_verdict(row, seen[row.lane], facts=facts, known=known[row.lane]) for row in rows]
-        for row, verdict in zip(rows, verdicts, strict=True):
-            if row.state != verdict.state:
-                given = {"lane": row.lane, "state": verdict.state, "detail": verdict.detail}
-                cursor.execute(_SQL["set_head_state"], given)
-                _log.warning(
-                    "lane_state", lane=row.lane, former_state=row.state, state=verdict.state, detail=verdict.detail
-                )
+        changed = [(row, verdict) for row, verdict in zip(rows, verdicts, strict=True) if row.state != verdict.state]
+        if any(verdict.state == "behind" for _, verdict in changed):
+            cursor.execute(_SQL["restore_noticed"])
+        for row, verdict in changed:
+            given = {"lane": row.lane, "state": verdict.state, "detail": verdict.detail}
+            cursor.execute(_SQL["set_head_state"], given)
+            _log.warning(
+                "lane_state", lane=row.lane, former_state=row.state, state=verdict.state, detail=verdict.detail
+            )
     return verdicts
 
 

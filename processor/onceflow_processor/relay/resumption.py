@@ -37,6 +37,7 @@ from onceflow_processor.relay.cursor import (
     Unsettled,
     Verdict,
 )
+from onceflow_schemas.topic_ids import shown_topic_id
 
 NO_RECORD: Final = UUID(int=0)
 _RESTORE = (
@@ -202,7 +203,7 @@ def _on_from(found: Situation, code: Code, *, base: Mark) -> Resume:
             f"; those up to {found.published} again, with the same ids: consumers that dedupe by ce_id see no change"
         )
     if code == "topic_changed":
-        text = f"the lane goes over to topic id {found.current_topic_id}, which ends with {base.seq}: {again}"
+        text = f"the lane goes over to topic id {shown_topic_id(found.current_topic_id)}, which ends with {base.seq}: {again}"
         return Resume(base.seq, found.current_topic_id, base, "topic_changed", text)
     if base.seq < found.published:
         return Resume(base.seq, found.topic_id, base, "tail_lost", f"the topic ends with {base.seq}: {again}")

@@ -44,6 +44,8 @@ STEPS_MAX: Final = 24
 """More steps than any offset needs: 4 * 8**23 is beyond 2**63."""
 POLL_SECONDS: Final = 0.2
 CURSOR_SLICE_SECONDS: Final = 1.0
+COORDINATOR_WAIT_SECONDS: Final = 0.1
+"""Between two tries: some of the coordinator's answers come at once."""
 
 _EARLIEST: Final = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 _LATEST: Final = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -73,6 +75,7 @@ class TopicTail:
         self, kafka: Mapping[str, object], *, topic: str, group: str, deadline_seconds: float, refusals: Refusals
     ) -> None:
         self._kafka, self._topic, self._group, self._refusals = kafka, topic, group, refusals
+        self._where = f"reading topic {topic}"
         self._give_up_at = time.monotonic() + deadline_seconds
         self._readers: dict[str, Consumer] = {}
         self._admin: AdminClient = open_admin(kafka, refusals=refusals)
@@ -85,6 +88,9 @@ class TopicTail:
     ) -> None:
         for reader in self._readers.values():
             reader.close()
+        # Given up here, by its owner: left to the garbage collector, which runs in any thread, it could end inside its own
+        # callback thread, and librdkafka ends the whole process then.
+        del self._admin
 
     def facts(self) -> TopicFacts:
         """Ask what the topic is.
@@ -93,7 +99,7 @@ class TopicTail:
             Misconfigured: ``topic_missing``.
             Unavailable: the broker did not answer.
         """
-        with broker_failures():
+        with broker_failures(self._where):
             asked = self._admin.describe_topics(TopicCollection([self._topic]), request_timeout=self._remaining())
             try:
                 found = asked[self._topic].result(self._remaining())
@@ -112,7 +118,7 @@ class TopicTail:
             Unavailable: the broker did not answer, or a transaction stayed open for too long.
         """
         asked = [TopicPartition(self._topic, lane) for lane in lanes]
-        with broker_failures():
+        with broker_failures(self._where):
             answers = self._committed(asked)
         for answer in answers:
             if answer.error is not None:
@@ -120,15 +126,19 @@ class TopicTail:
         return {answer.partition: decode_cursor(answer.offset, answer.metadata) for answer in answers}
 
     def _committed(self, asked: list[TopicPartition]) -> list[TopicPartition]:
-        """Ask in slices: the client's wait cannot be interrupted, not even by a signal."""
+        """Ask in slices: the client's wait cannot be interrupted, not even by a signal.
+
+        A coordinator that moves, or that a broker loads at its start, is waited for as well.
+        """
         reader = self._reader("read_committed")
         while True:
             try:
                 return reader.committed(asked, timeout=min(CURSOR_SLICE_SECONDS, self._remaining()))
             except KafkaException as error:
-                if _code_of(error) != KafkaError._TIMED_OUT:  # noqa: SLF001 - a public constant
+                reason = error.args[0]
+                if not (reason.retriable() or reason.code() == KafkaError._TIMED_OUT):  # noqa: SLF001 - a public constant
                     raise
-                _raise_refusal(reader)
+                _raise_refusal(reader, wait_seconds=min(COORDINATOR_WAIT_SECONDS, self._remaining()))
 
     def extents(self, lanes: Sequence[int]) -> dict[int, Extent]:
         """Return where the partitions begin and end."""
@@ -172,7 +182,7 @@ class TopicTail:
         if start >= end:
             return
         reader = self._reader(isolation)
-        with broker_failures():
+        with broker_failures(self._where):
             reader.assign([TopicPartition(self._topic, lane, start)])
             try:
                 while True:
@@ -187,7 +197,7 @@ class TopicTail:
                 reader.unassign()
 
     def _offsets(self, partitions: list[TopicPartition], spec: OffsetSpec, isolation: IsolationLevel) -> dict[int, int]:
-        with broker_failures():
+        with broker_failures(self._where):
             answers = self._admin.list_offsets(
                 dict.fromkeys(partitions, spec), isolation_level=isolation, request_timeout=self._remaining()
             )
@@ -207,9 +217,9 @@ class TopicTail:
         return remaining
 
 
-def _raise_refusal(reader: Consumer) -> None:
+def _raise_refusal(reader: Consumer, *, wait_seconds: float) -> None:
     """Raise when the broker has refused: without a right to the group the client looks for its coordinator for ever."""
-    message = reader.poll(0)
+    message = reader.poll(wait_seconds)
     error = message.error() if message is not None else None
     if error is not None and error.code() in REFUSALS:
         raise broker_failure(error, where="the relay's cursors")

@@ -9,7 +9,13 @@ WHERE published_seq <> head_seq OR state <> 'ok'
 UNION ALL
 SELECT 'partition ' || partition || ' is stopped: ' || stopped
 FROM onceflow.progress
-WHERE stopped IS NOT NULL;
+WHERE stopped IS NOT NULL
+UNION ALL
+SELECT 'operation ' || id || ' is ' || state
+FROM onceflow.operation
+WHERE state NOT IN ('succeeded', 'failed', 'canceled')
+UNION ALL
+SELECT count(*) || ' outcomes of the application are not in their lanes' FROM onceflow.outcome_staged HAVING count(*) > 0;
 
 -- name: progress
 -- How far each partition of a topic is done.
@@ -29,3 +35,19 @@ FROM onceflow.quarantine;
 SELECT lane, seq, ce_id::text, type, key, cause, sha256(value) AS digest
 FROM onceflow.outcome
 ORDER BY lane, seq;
+
+-- name: operations
+-- Every operation with its end, and whether it was ever unknown: an attempt without an answer, or with one that proves nothing.
+SELECT id::text, effect, subject, state, EXISTS (
+    SELECT FROM onceflow.attempt
+    WHERE operation_id = operation.id AND (evidence IS NULL OR evidence IN ('unknown', 'busy', 'lease_expired'))) AS unknown
+FROM onceflow.operation
+ORDER BY seq;
+
+-- name: shop_table
+-- The application of the demo has a table of its own, outside our schema.
+CREATE TABLE IF NOT EXISTS public.demo_order (id text PRIMARY KEY, amount bigint NOT NULL, currency text NOT NULL);
+
+-- name: shop_order
+-- An application that did not hear the end of its transaction confirms the same order again.
+INSERT INTO public.demo_order (id, amount, currency) VALUES (%(id)s, %(amount)s, %(currency)s) ON CONFLICT DO NOTHING;

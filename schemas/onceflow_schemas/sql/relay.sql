@@ -108,6 +108,13 @@ SELECT lane, head_seq, published_seq, topic_id, state, detail FROM onceflow.lane
 -- The processor's look at a lane, which holds no lease but the lane's lock.
 UPDATE onceflow.lane SET state = %(state)s, detail = %(detail)s WHERE lane = %(lane)s;
 
+-- name: restore_noticed
+-- A lane whose topic is ahead was put back, and attempts of operations may have been lost with its outcomes: as in the query
+-- deployment_restored.
+WITH noticed AS (UPDATE onceflow.deployment SET restores = restores + 1 RETURNING id)
+UPDATE onceflow.operation SET looked_up_at = NULL
+WHERE looked_up_at IS NOT NULL AND state NOT IN ('succeeded', 'failed', 'canceled') AND EXISTS (SELECT FROM noticed);
+
 -- name: withhold
 -- Only the row that a stopped lane stands in front of, so that nothing already published is changed.
 WITH stopped AS MATERIALIZED (

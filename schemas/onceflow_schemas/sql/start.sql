@@ -23,10 +23,16 @@ ON CONFLICT DO NOTHING;
 SELECT id, accounts, mode, system_id, timeline, restores FROM onceflow.deployment;
 
 -- name: deployment_restored
--- Counted once per change, whoever sees it first.
-UPDATE onceflow.deployment
-SET system_id = %(system_id)s, timeline = %(timeline)s, restores = restores + 1
-WHERE (system_id, timeline) <> (%(system_id)s, %(timeline)s);
+-- Counted once per change, whoever sees it first.  What a look-up did not find before a restore may have been sent since: it
+-- is looked up again.  What is settled is never sent, so that its rows need no change.
+WITH noticed AS (
+    UPDATE onceflow.deployment
+    SET system_id = %(system_id)s, timeline = %(timeline)s, restores = restores + 1
+    WHERE (system_id, timeline) <> (%(system_id)s, %(timeline)s)
+    RETURNING id
+)
+UPDATE onceflow.operation SET looked_up_at = NULL
+WHERE looked_up_at IS NOT NULL AND state NOT IN ('succeeded', 'failed', 'canceled') AND EXISTS (SELECT FROM noticed);
 
 -- name: deployment_accounts
 -- Accounts are added, never dropped: events of a dropped account would turn from known to unknown.

@@ -1,0 +1,1 @@
+"""Operations: asking for them, and carrying them out."""
