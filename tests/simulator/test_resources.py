@@ -143,8 +143,11 @@ def test_an_invoice_fails_and_is_paid_later(simulator: Simulator, client: stripe
         assert failed.data.object["attempt_count"] == attempt
     client.v1.invoices.pay(invoice, {"payment_method": "pm_usBankAccount_success"})
     assert client.v1.invoices.retrieve(invoice).status == "open"
+    with pytest.raises(stripe.InvalidRequestError, match="still processing"):
+        client.v1.invoices.pay(invoice, {"payment_method": "pm_card_visa"})
     simulator.advance(10)
     assert client.v1.invoices.retrieve(invoice).status == "paid"
+    assert simulator.ledger().amount("charge") == 2000
 
 
 def test_the_ends_of_an_invoice(client: stripe.StripeClient) -> None:

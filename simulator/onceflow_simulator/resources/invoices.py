@@ -119,7 +119,7 @@ def pay(call: Call) -> Json:
     """Collect the money of an invoice.
 
     Raises:
-        StripeError: 402 declined; 400 it is not open.
+        StripeError: 402 declined; 400 it is not open, or a payment of it is still processing.
     """
     body = call.books.get(KIND, call.ids[0])
     if body["status"] == "draft":
@@ -128,8 +128,16 @@ def pay(call: Call) -> Json:
         raise invalid("Invoice is already paid", code="invoice_already_paid")
     if body["status"] != "open":
         raise invalid(f"This invoice has a status of {body['status']} and cannot be paid.")
+    if _is_processing(call.books, body):
+        raise invalid("A payment of this invoice is still processing.", code="payment_intent_unexpected_state")
     collect(call.books, body, method=call.params.get("payment_method"))
     return body
+
+
+def _is_processing(books: Books, body: Json) -> bool:
+    """Whether money is on its way already: a second payment would take it twice."""
+    intents = (payment["payment"]["payment_intent"] for payment in body["payments"]["data"])
+    return any(books.get("payment_intent", intent)["status"] == "processing" for intent in intents)
 
 
 def collect(books: Books, body: Json, *, method: str | None) -> None:
