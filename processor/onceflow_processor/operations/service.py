@@ -29,7 +29,7 @@ from onceflow_processor.operations.senders.sender import Sender
 from onceflow_processor.operations.settlement import ROUND_SECONDS_MAX
 from onceflow_processor.operations.waiting import Waiting
 from onceflow_processor.operations.worker import Connections, Worker, WorkerSettings
-from onceflow_processor.relay.lane_check import check_lanes
+from onceflow_processor.relay.lane_check import count_closed_lanes
 from onceflow_processor.start_check import check_database, count_lanes
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_schemas.failure import Misconfigured, Unavailable
@@ -40,9 +40,6 @@ START_SECONDS_MAX = 60.0
 """How long a start waits for a database or broker that is not there yet."""
 
 START_WAIT_SECONDS = 0.5
-LANE_CHECK_SECONDS_MAX = 30.0
-"""Longer than the relay's transaction timeout, because one that a dead relay left open is waited for."""
-
 LEASE_MARGIN_SECONDS = 5.0
 """A lease outlasts the longest call by so much: the check before it, and writing down what it proved."""
 
@@ -312,14 +309,11 @@ class _Service:
             raise
         return connections
 
-    def _check_lanes(self, connection: Connection[Any]) -> None:
-        verdicts = check_lanes(
+    def _check_lanes(self, connection: Connection[Any]) -> int:
+        """Compare the lanes with the topic; return how many hand out no sequence."""
+        return count_closed_lanes(
             connection,
             kafka=self._options.kafka,
             outcome_topic=self._options.outcome_topic,
             group=self._options.relay_group,
-            deadline_seconds=LANE_CHECK_SECONDS_MAX,
         )
-        for verdict in verdicts:
-            if verdict.state != "ok":
-                log.error("lane_not_ok", lane=verdict.lane, state=verdict.state, detail=verdict.detail)

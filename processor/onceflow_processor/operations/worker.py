@@ -107,7 +107,7 @@ class Worker:
         *,
         settings: WorkerSettings,
         open_connections: Callable[[], Connections],
-        check_lanes: Callable[[Connection[Any]], None],
+        check_lanes: Callable[[Connection[Any]], object],
         deadline: Deadline,
         metrics: OperatorMetrics,
         stopping: Callable[[], bool],

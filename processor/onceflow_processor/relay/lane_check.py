@@ -26,6 +26,10 @@ from onceflow_schemas.failure import Misconfigured, Unavailable
 from onceflow_schemas.sql import queries
 
 OPEN_POLL_SECONDS: Final = 0.1
+SERVICE_SECONDS_MAX: Final = 30.0
+"""How long a service waits for a look: longer than the relay's transaction timeout, because one that a dead relay left
+open is waited for."""
+
 HANDS_OUT: Final = ("ok", "stopped:unpublishable")
 """Lane states in which a sequence may be handed out."""
 
@@ -80,6 +84,22 @@ def check_lanes(
         if refusals.last is not None:
             raise Misconfigured("broker_refused", f"Kafka refused our credentials: {refusals.last}") from failure
         raise
+
+
+def count_closed_lanes(
+    connection: psycopg.Connection[Any], *, kafka: Mapping[str, object], outcome_topic: str, group: str
+) -> int:
+    """Look at the lanes as a service does; log each one that is not ok, and return how many hand out no sequence.
+
+    Args and errors as those of ``check_lanes``, within ``SERVICE_SECONDS_MAX``.
+    """
+    verdicts = check_lanes(
+        connection, kafka=kafka, outcome_topic=outcome_topic, group=group, deadline_seconds=SERVICE_SECONDS_MAX
+    )
+    for verdict in verdicts:
+        if verdict.state != "ok":
+            _log.error("lane_not_ok", lane=verdict.lane, state=verdict.state, detail=verdict.detail)
+    return sum(not verdict.open for verdict in verdicts)
 
 
 @dataclass(frozen=True, slots=True)
