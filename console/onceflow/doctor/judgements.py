@@ -48,6 +48,11 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "suspect": ("SELECT", "INSERT", "UPDATE", "DELETE"),
         "operation": ("SELECT(id, args_sha256)", _ASKED, "SELECT(state, looked_up_at)", "UPDATE(looked_up_at)"),
         "operation_hint": ("INSERT",),
+        "object_read": (
+            "SELECT",
+            "INSERT(account, mode, kind, object_id, first_path, path, api_version)",
+            "UPDATE(asked_at, first_path, path, api_version, state, due_at, tries)",
+        ),
     },
     "operate": {
         "schema_migrations": _READ,
@@ -71,6 +76,10 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "lane": ("SELECT", "UPDATE(head_seq, state, detail)"),
         "batch_guard": ("SELECT", "INSERT", "DELETE"),
         "outcome_staged": ("SELECT", "DELETE"),
+        "object_read": ("SELECT", "UPDATE"),
+        "object_read_part": ("SELECT", "INSERT", "DELETE"),
+        "parked": _READ,
+        "parked_key": ("SELECT", "UPDATE(reason, due_at)"),
     },
     "relay": {
         "schema_migrations": _READ,

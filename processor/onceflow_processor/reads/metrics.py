@@ -33,7 +33,7 @@ class ReadMetrics:
             "onceflow_object_reads_trouble", "Rounds that failed and are tried again.", registry=registry
         )
 
-    def show_waiting(self, count: int, oldest_seconds: float, not_permitted: int) -> None:
+    def show_waiting(self, count: int, *, oldest_seconds: float, not_permitted: int) -> None:
         """Show what waits."""
         self.waiting.set(count)
         self.oldest_seconds.set(oldest_seconds)

@@ -224,6 +224,7 @@ class ReadStore:
             "detail": verdict.detail if isinstance(verdict, Failed) else "",
         }
         self._connection.execute(_SQL["finish"], {**key, **given})
+        self._connection.execute(_SQL["wake"], key)
 
 
 def _leased(row: tuple[Any, ...], *, probe: bool) -> LeasedRead:

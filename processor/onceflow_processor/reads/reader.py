@@ -105,7 +105,8 @@ class Reader:
                 self._stopping.wait(POLL_SECONDS)
             if time.monotonic() >= self._watch_at:
                 self._watch_at = time.monotonic() + WATCH_SECONDS
-                self._metrics.show_waiting(*store.waiting())
+                count, oldest_seconds, not_permitted = store.waiting()
+                self._metrics.show_waiting(count, oldest_seconds=oldest_seconds, not_permitted=not_permitted)
 
     def turn(self, store: ReadStore, loop: asyncio.Runner) -> int:
         """Lease, ask, settle; return how many reads were in hand."""

@@ -82,6 +82,18 @@ SET state = CASE WHEN asked_at > begun_at THEN 'asked' ELSE %(state)s END,
     code = %(code)s, detail = %(detail)s
 WHERE account = %(account)s AND mode = %(mode)s AND kind = %(kind)s AND object_id = %(object_id)s;
 
+-- name: wake
+-- The keys whose head has waited for this read since before it began are due.  The head's own time counts: one that came later
+-- waits for the next read.  Lock order: after object_read.  Index: parked_key_reading.
+UPDATE onceflow.parked_key AS waiting
+SET reason = 'retry', due_at = clock_timestamp()
+FROM onceflow.parked AS head, onceflow.object_read AS read
+WHERE waiting.reason = 'reading' AND waiting.read_object = %(object_id)s AND waiting.read_kind = %(kind)s
+  AND waiting.account = %(account)s AND waiting.mode = %(mode)s
+  AND head.account = waiting.account AND head.mode = waiting.mode AND head.event_id = waiting.event_id
+  AND read.account = waiting.account AND read.mode = waiting.mode AND read.kind = waiting.read_kind
+  AND read.object_id = waiting.read_object AND head.parked_at <= read.read_at;
+
 -- name: waiting
 -- For the metrics: how many reads wait, since when, and how many of those are refused.  Index: object_read_due.
 SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - min(asked_at)), 0)::float8,

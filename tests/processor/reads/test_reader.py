@@ -44,7 +44,7 @@ def test_a_hundred_events_of_one_object_are_one_read(desk: Desk, simulator: Simu
 def test_what_is_asked_for_while_a_read_is_on_its_way_is_read_again(desk: Desk, simulator: Simulator) -> None:
     customer_id = customer(simulator)
     desk.ask(object_need(customer_id))
-    asked = []
+    asked: list[str] = []
 
     def ask_in_between(place: str) -> None:
         if place == "reader.after_answer" and not asked:
@@ -162,7 +162,7 @@ def budget(desk: Desk) -> tuple[str | None, bool]:
             [PLATFORM],
         ).fetchone()
     assert row is not None
-    return row
+    return row[0], row[1]
 
 
 def test_a_met_limit_is_the_accounts_and_no_failure(desk: Desk, simulator: Simulator) -> None:
@@ -235,7 +235,7 @@ def test_a_read_that_ends_its_worker_is_not_tried_for_ever(desk: Desk, simulator
 def test_a_late_answer_is_fenced(desk: Desk, simulator: Simulator) -> None:
     customer_id = customer(simulator)
     desk.ask(object_need(customer_id))
-    others = []
+    others: list[str] = []
 
     def overtake(place: str) -> None:
         if place == "reader.after_answer" and not others:

@@ -55,6 +55,13 @@ CREATE TABLE onceflow.object_read_part (
     FOREIGN KEY (account, mode, kind, object_id) REFERENCES onceflow.object_read ON DELETE CASCADE
 );
 
+-- What a key with reason "reading" waits for.
+ALTER TABLE onceflow.parked_key ADD COLUMN read_kind text;
+ALTER TABLE onceflow.parked_key ADD COLUMN read_object text;
+CREATE INDEX parked_key_reading ON onceflow.parked_key (read_object) WHERE reason = 'reading';
+
 -- migrate:down
+DROP INDEX onceflow.parked_key_reading;
+ALTER TABLE onceflow.parked_key DROP COLUMN read_object, DROP COLUMN read_kind;
 DROP TABLE onceflow.object_read_part;
 DROP TABLE onceflow.object_read;
