@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from onceflow_processor.guards import Placed
 from onceflow_processor.operations.request import Asked
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.identity import lane_of, outcome_id
@@ -45,7 +46,8 @@ class Outcome(NamedTuple):
 class Effects:
     """What one event's handlers asked for; ``counts`` are the outcomes by (handler, type, key).
 
-    ``touched`` tells that a handler had the connection or ran a statement: without that a failure needs no rollback.
+    ``placed`` is what the event is to its object, ``is_repeat`` that another event has told the same transition before; both
+    only where a handler asks for an order.  ``touched`` tells that a handler had the connection or ran a statement: without that a failure needs no rollback.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -53,6 +55,8 @@ class Effects:
     facts: list[FactKey] = field(default_factory=list)
     operations: list[Asked] = field(default_factory=list)
     touched: bool = False
+    placed: Placed | None = None
+    is_repeat: bool = False
 
 
 def make_outcome(

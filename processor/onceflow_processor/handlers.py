@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from types import MappingProxyType
 from typing import cast
 
@@ -29,6 +30,17 @@ _RESOLVED_TYPES_MAX = 10_000
 _NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
+class OrderRule(Enum):
+    """Which events of an object a handler meets."""
+
+    AS_IS = "as_is"  # All, as they come.
+    LATEST = "latest"  # Only those that tell a newer state than was applied.
+    EACH = "each"  # All, but each transition once, under however many event ids.
+
+
+_ORDERS = frozenset(rule.value for rule in OrderRule)
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """One registered function; ``name`` is part of the ids of its outcomes, so a rename is a new handler."""
@@ -36,6 +48,7 @@ class Handler:
     name: str
     function: HandlerFunction
     facts: FactsFunction | None
+    order: OrderRule = OrderRule.AS_IS
 
 
 class Handlers:
@@ -52,7 +65,7 @@ class Handlers:
         self._effects: dict[str, Effect] = {}
 
     def on(
-        self, *types: str, name: str | None = None, facts: FactsFunction | None = None
+        self, *types: str, name: str | None = None, facts: FactsFunction | None = None, order: str = "as_is"
     ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Register a function ``(event, tx) -> None`` for event types.
 
@@ -63,6 +76,10 @@ class Handlers:
             facts: tells from an event which facts (namespace, key parts ...) its handler may claim with
                 ``tx.once``; they are then looked up before the handler runs, which saves a rerun of the batch
                 where facts are often taken already.
+            order: ``"as_is"``: events are met as they come.  ``"latest"``: for handlers that write down the object's
+                state; an event that tells an older state than was applied, or the same again, is marked but not met.
+                ``"each"``: for handlers that act on transitions; every event is met, ``event.is_stale`` tells the older
+                ones, and two event ids of one change are met once.
         """
         asked: tuple[object, ...] = types
         if any(callable(event_type) for event_type in asked):
@@ -70,7 +87,7 @@ class Handlers:
             self._faults.append('@handlers.on needs event types in brackets: @handlers.on("invoice.paid")')
 
         def register(function: HandlerFunction) -> HandlerFunction:
-            self._add(types, function, name=name, facts=facts)
+            self._add(types, function, name=name, facts=facts, order=order)
             return function
 
         return register
@@ -108,14 +125,22 @@ class Handlers:
         return MappingProxyType(self._effects)
 
     def _add(
-        self, types: tuple[str, ...], function: HandlerFunction, *, name: str | None, facts: FactsFunction | None
+        self,
+        types: tuple[str, ...],
+        function: HandlerFunction,
+        *,
+        name: str | None,
+        facts: FactsFunction | None,
+        order: str,
     ) -> None:
         chosen = name if name is not None else getattr(function, "__name__", "")
         self._faults.extend(_faults_of(types, function, chosen))
         self._faults.extend(_facts_faults(facts, chosen))
+        self._faults.extend(_order_faults(order, chosen))
         if any(handler.name == chosen and handler.function is not function for _, handler in self._registered):
             self._faults.append(f"two handlers are called {chosen!r}: give one of them another name=")
-        handler = Handler(chosen, function, facts)
+        rule = OrderRule(order) if _is_order(order) else OrderRule.AS_IS
+        handler = Handler(chosen, function, facts, rule)
         for event_type in types:
             if any(known == event_type and other.name == chosen for known, other in self._registered):
                 self._faults.append(f"the handler {chosen!r} is registered twice for {event_type!r}")
@@ -144,6 +169,10 @@ class Handlers:
                 self._resolved.clear()
             self._resolved[event_type] = found
         return found
+
+    def asks_for_order(self, event_type: str) -> bool:
+        """Tell whether a handler of a type has an order, so that the guards of its objects are needed."""
+        return any(handler.order is not OrderRule.AS_IS for handler in self.for_type(event_type))
 
     def types(self) -> tuple[str, ...]:
         """Return the registered types and prefixes, sorted."""
@@ -192,6 +221,16 @@ def _facts_faults(facts: object, name: object) -> list[str]:
     if inspect.iscoroutinefunction(facts) or inspect.isasyncgenfunction(facts):
         return [f"facts= of the handler {name!r} is a coroutine: it is a plain function"]
     return [] if _takes(facts, 1) else [f"facts= of the handler {name!r} cannot be called with (event)"]
+
+
+def _order_faults(order: object, name: object) -> list[str]:
+    if _is_order(order):
+        return []
+    return [f"order= of the handler {name!r} is {order!r}, not one of {', '.join(sorted(_ORDERS))}"]
+
+
+def _is_order(order: object) -> bool:
+    return isinstance(order, str) and order in _ORDERS
 
 
 def _takes(function: Callable[..., object], count: int) -> bool:
