@@ -26,7 +26,8 @@ GRANT SELECT (id, args_sha256) ON onceflow.operation TO onceflow_processor, once
 
 -- Processor: the batch transaction.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO onceflow_processor;
-GRANT SELECT, INSERT, UPDATE (state) ON onceflow.inbox TO onceflow_processor;
+GRANT SELECT, INSERT, UPDATE (state, is_stale) ON onceflow.inbox TO onceflow_processor;
+GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
 GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_processor;
 GRANT INSERT ON onceflow.operation_hint TO onceflow_processor;

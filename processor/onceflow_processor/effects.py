@@ -22,6 +22,7 @@ from onceflow_schemas.quoting import quoted
 FactKey = tuple[str, str]
 
 FACT_BYTES_MAX = 1024
+RESERVED_PREFIX = "onceflow."
 OUTCOMES_PER_EVENT_MAX = 1_000
 FACTS_PER_EVENT_MAX = 1_000
 OPERATIONS_PER_EVENT_MAX = 1_000
@@ -103,6 +104,8 @@ def fact_key(namespace: str, parts: tuple[str, ...]) -> FactKey:
     for text in (namespace, *parts):
         if not _is_text(text):
             raise Refused("effect_refused", f"a fact's namespace and key parts are plain texts, not {quoted(text)}")
+    if namespace.startswith(RESERVED_PREFIX):
+        raise Refused("effect_refused", f"namespaces that begin with {RESERVED_PREFIX!r} are onceflow's own")
     if not parts:
         raise Refused("effect_refused", f"the fact {namespace!r} has no key")
     key = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)

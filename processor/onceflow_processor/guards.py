@@ -30,7 +30,9 @@ class Placed:
     def shown(self, event: Event) -> Event:
         """Return the event as its handlers see it."""
         applied = self.applied
-        previous = None if applied is None else Previous(applied.event_id, applied.type, applied.created, applied.status)
+        previous = (
+            None if applied is None else Previous(applied.event_id, applied.type, applied.created, applied.status)
+        )
         return replace(event, is_stale=self.order is Order.OLDER, previous=previous)
 
 
@@ -64,7 +66,7 @@ class Guards:
 
     def advance(self, placed: Placed) -> None:
         """All handlers of the event went well."""
-        after = applied_after(placed.applied, placed.offered, placed.order)
+        after = applied_after(placed.applied, placed.offered, order=placed.order)
         if after is not placed.applied:
             self._moves.setdefault(placed.key, []).append((placed.identity, after))
 

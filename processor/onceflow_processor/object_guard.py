@@ -25,14 +25,14 @@ _SQL = queries("object_guard")
 
 
 def lock_guards(
-    connection: Connection[Any], guards: Guards, work: Sequence[tuple[Item, Event]], *, handlers: Handlers
+    connection: Connection[Any], work: Sequence[tuple[Item, Event]], *, guards: Guards, handlers: Handlers
 ) -> None:
     """Lock the guards of a batch's objects and read what has been applied of them.
 
     Args:
         connection: in the batch's transaction, with its markers claimed.
-        guards: takes what was read.
         work: the events that have handlers.
+        guards: takes what was read.
         handlers: tells which of them ask for an order.
     """
     offered = dict(_offered(work, handlers))

@@ -203,7 +203,7 @@ def compare(applied: ObjectState | None, offered: ObjectState) -> Order:
     return _compare_ranks(applied.rank, offered.rank)
 
 
-def applied_after(applied: ObjectState | None, offered: ObjectState, order: Order) -> ObjectState:
+def applied_after(applied: ObjectState | None, offered: ObjectState, *, order: Order) -> ObjectState:
     """Return what counts as applied once the offered state's event has gone well; it never goes back."""
     if applied is None:
         return offered
@@ -259,7 +259,9 @@ def _rank(lifecycle: _Lifecycle | None, subject: Mapping[str, Any], *, kind: str
         return Rank(_UNKNOWN, 0, _UNKNOWN)
     measure = sum(_count(subject.get(name)) for name in lifecycle.grows)
     return Rank(
-        _status_rank(lifecycle, subject, event_type), min(measure, MEASURE_MAX), lifecycle.types.get(event_type, _UNKNOWN)
+        _status_rank(lifecycle, subject, event_type),
+        min(measure, MEASURE_MAX),
+        lifecycle.types.get(event_type, _UNKNOWN),
     )
 
 

@@ -20,7 +20,9 @@ CREATE TABLE onceflow.object_guard (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (account, mode, object_id),
     CHECK (num_nulls(kind, created, rank, digest, event_id, type) IN (0, 6))
-) WITH (fillfactor = 80);
+);
+-- Rows are rewritten with each event of their object: room for the new version beside the old one.
+ALTER TABLE onceflow.object_guard SET (fillfactor = 80);
 
 -- What the guard said of the event: true when it told an older state than was applied, false when it told the applied
 -- state again; NULL for any other.  A rerun needs it.
