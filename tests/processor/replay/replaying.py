@@ -9,7 +9,8 @@ from typing import Any
 
 from tests.processor.processor_process import Road
 
-REPLAY_SECONDS_MAX = 120
+REPLAY_SECONDS_MAX = 240
+ASK_SECONDS_MAX = 60
 
 
 def replayed(road: Road, *arguments: str, status: int = 0, **settings: str) -> dict[str, Any]:
@@ -40,9 +41,10 @@ def untouched(road: Road) -> tuple[Any, ...]:
 
     admin = AdminClient({"bootstrap.servers": road.bootstrap})
     group = f"onceflow.{road.deployment}.processor"
-    listed = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(20)
+    asked = [ConsumerGroupTopicPartitions(group)]
+    listed = admin.list_consumer_group_offsets(asked, request_timeout=ASK_SECONDS_MAX)[group].result()
     offsets = sorted((one.topic, one.partition, one.offset) for one in listed.topic_partitions)
-    groups = sorted(one.group_id for one in admin.list_consumer_groups().result(20).valid)
+    groups = sorted(one.group_id for one in admin.list_consumer_groups(request_timeout=ASK_SECONDS_MAX).result().valid)
     rows = road.rows(
         "SELECT topic_id, partition, next_offset, epoch, owner, fingerprint FROM onceflow.progress ORDER BY 1, 2"
     )

@@ -37,7 +37,6 @@ def test_a_dry_run_tells_the_fate_of_every_record_and_moves_nothing(make_road: M
         database.execute("DELETE FROM onceflow.inbox WHERE event_id IN ('evt_a1', 'evt_i1')")
         database.execute("UPDATE onceflow.inbox SET state = 'parked' WHERE event_id = 'evt_a2'")
         database.execute("UPDATE onceflow.inbox SET state = 'quarantined' WHERE event_id = 'evt_a3'")
-        database.execute("UPDATE onceflow.inbox SET type = 'x' WHERE false")
     _old_event(road, "evt_old")
     road.publish(ids("later", 1), partition=1)
     with psycopg.connect(road.database_url) as database:
@@ -89,6 +88,6 @@ def test_what_cannot_be_meant_is_refused_and_nothing_moved(make_road: MakeRoad) 
     ):
         assert error_of(replayed(road, *arguments, status=1)) == (code, 1), arguments
     many = ("--partition", "7", "--partition", "0", "--from-offset", "-5", "--to-offset", "9")
-    # Two flags that need one partition, an offset below 0, a range upside ... down it is not; and what the log says.
+    # Two offsets that need one partition, one below 0, a partition that there is not, and an end beyond the log's.
     assert error_of(replayed(road, *many, status=1)) == ("replay_refused", 5)
     assert untouched(road) == before
