@@ -10,9 +10,8 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from types import MappingProxyType
-from typing import cast
+from typing import Literal, cast, get_args
 
 from onceflow_processor.event import Event
 from onceflow_processor.operations.effect import Effect, EffectFunction
@@ -21,6 +20,12 @@ from onceflow_schemas.failure import Misconfigured
 
 HandlerFunction = Callable[[Event, Tx], None]
 FactsFunction = Callable[[Event], Iterable[tuple[str, ...]]]
+InOrder = Literal["as_is", "latest", "each"]
+"""Which events of an object a handler meets: all as they come, those that tell newer state, each transition once."""
+InReplay = Literal["always", "never"]
+"""Whether a handler may run when a person reads a stretch of a topic again."""
+InRerun = Literal["rolled_back", "safe"]
+"""What becomes of a handler's own SQL when an event that was processed is run again."""
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_.\-]{1,100}")
 _TYPE_PATTERN = re.compile(r"[A-Za-z0-9_.\[\]]{1,200}(\.\*)?")
@@ -30,17 +35,6 @@ _RESOLVED_TYPES_MAX = 10_000
 _NOT_PLAIN = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
 
 
-class OrderRule(Enum):
-    """Which events of an object a handler meets."""
-
-    AS_IS = "as_is"  # All, as they come.
-    LATEST = "latest"  # Only those that tell a newer state than was applied.
-    EACH = "each"  # All, but each transition once, under however many event ids.
-
-
-_ORDERS = frozenset(rule.value for rule in OrderRule)
-
-
 @dataclass(frozen=True, slots=True)
 class Handler:
     """One registered function; ``name`` is part of the ids of its outcomes, so a rename is a new handler."""
@@ -48,7 +42,9 @@ class Handler:
     name: str
     function: HandlerFunction
     facts: FactsFunction | None
-    order: OrderRule = OrderRule.AS_IS
+    order: InOrder = "as_is"
+    replay: InReplay = "always"
+    rerun: InRerun = "rolled_back"
 
 
 class Handlers:
@@ -65,7 +61,13 @@ class Handlers:
         self._effects: dict[str, Effect] = {}
 
     def on(
-        self, *types: str, name: str | None = None, facts: FactsFunction | None = None, order: str = "as_is"
+        self,
+        *types: str,
+        name: str | None = None,
+        facts: FactsFunction | None = None,
+        order: InOrder = "as_is",
+        replay: InReplay = "always",
+        rerun: InRerun = "rolled_back",
     ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Register a function ``(event, tx) -> None`` for event types.
 
@@ -80,6 +82,9 @@ class Handlers:
                 state; an event that tells an older state than was applied, or the same again, is marked but not met.
                 ``"each"``: for handlers that act on transitions; every event is met, ``event.is_stale`` tells the older
                 ones, and two event ids of one change are met once.
+            replay: ``"never"`` leaves the handler out of ``onceflow replay``: it runs for live events only.
+            rerun: ``"safe"`` says that its own SQL may be kept when ``onceflow replay --rerun --execute`` runs it a
+                second time for the same event; otherwise only its outcomes and operations count, and its SQL is undone.
         """
         asked: tuple[object, ...] = types
         if any(callable(event_type) for event_type in asked):
@@ -87,7 +92,9 @@ class Handlers:
             self._faults.append('@handlers.on needs event types in brackets: @handlers.on("invoice.paid")')
 
         def register(function: HandlerFunction) -> HandlerFunction:
-            self._add(types, function, name=name, facts=facts, order=order)
+            given = cast("object", name if name is not None else getattr(function, "__name__", ""))
+            self._faults.extend(_choice_faults(given, order=order, replay=replay, rerun=rerun))
+            self._add(types, Handler(cast("str", given), function, facts, order, replay, rerun))
             return function
 
         return register
@@ -124,23 +131,12 @@ class Handlers:
         """The registered effects by name."""
         return MappingProxyType(self._effects)
 
-    def _add(
-        self,
-        types: tuple[str, ...],
-        function: HandlerFunction,
-        *,
-        name: str | None,
-        facts: FactsFunction | None,
-        order: str,
-    ) -> None:
-        chosen = name if name is not None else getattr(function, "__name__", "")
+    def _add(self, types: tuple[str, ...], handler: Handler) -> None:
+        chosen, function = handler.name, handler.function
         self._faults.extend(_faults_of(types, function, chosen))
-        self._faults.extend(_facts_faults(facts, chosen))
-        self._faults.extend(_order_faults(order, chosen))
-        if any(handler.name == chosen and handler.function is not function for _, handler in self._registered):
+        self._faults.extend(_facts_faults(handler.facts, chosen))
+        if any(other.name == chosen and other.function is not function for _, other in self._registered):
             self._faults.append(f"two handlers are called {chosen!r}: give one of them another name=")
-        rule = OrderRule(order) if _is_order(order) else OrderRule.AS_IS
-        handler = Handler(chosen, function, facts, rule)
         for event_type in types:
             if any(known == event_type and other.name == chosen for known, other in self._registered):
                 self._faults.append(f"the handler {chosen!r} is registered twice for {event_type!r}")
@@ -159,6 +155,17 @@ class Handlers:
         if faults:
             raise Misconfigured("handlers_invalid", "; ".join(faults), faults=tuple(faults))
 
+    def for_replay(self) -> Handlers:
+        """Return the registry without the handlers that are never run in a replay."""
+        kept = Handlers()
+        kept._registered = [(event_type, one) for event_type, one in self._registered if one.replay != "never"]
+        kept._effects = self._effects
+        return kept
+
+    def left_out_of_replay(self) -> tuple[str, ...]:
+        """Return the names of the handlers that ``for_replay`` leaves out, sorted."""
+        return tuple(sorted({one.name for _, one in self._registered if one.replay == "never"}))
+
     def for_type(self, event_type: str) -> tuple[Handler, ...]:
         """Return the handlers of a type in the order of their registration; empty when it is ignored."""
         found = self._resolved.get(event_type)
@@ -172,7 +179,7 @@ class Handlers:
 
     def asks_for_order(self, event_type: str) -> bool:
         """Tell whether a handler of a type has an order, so that the guards of its objects are needed."""
-        return any(handler.order is not OrderRule.AS_IS for handler in self.for_type(event_type))
+        return any(handler.order != "as_is" for handler in self.for_type(event_type))
 
     def types(self) -> tuple[str, ...]:
         """Return the registered types and prefixes, sorted."""
@@ -213,6 +220,22 @@ def _faults_of(types: tuple[object, ...], function: object, name: object) -> lis
     return faults
 
 
+def _choice_faults(name: object, *, order: object, replay: object, rerun: object) -> list[str]:
+    given = (
+        ("order", order, get_args(InOrder)),
+        ("replay", replay, get_args(InReplay)),
+        ("rerun", rerun, get_args(InRerun)),
+    )
+    faults = [
+        f"{argument}= of the handler {name!r} is {value!r}: write {' or '.join(map(repr, choices))}"
+        for argument, value, choices in given
+        if value not in choices
+    ]
+    if not faults and (replay, rerun) == ("never", "safe"):
+        faults.append(f'the handler {name!r} is declared replay="never" and rerun="safe": it is never run again')
+    return faults
+
+
 def _facts_faults(facts: object, name: object) -> list[str]:
     if facts is None:
         return []
@@ -221,16 +244,6 @@ def _facts_faults(facts: object, name: object) -> list[str]:
     if inspect.iscoroutinefunction(facts) or inspect.isasyncgenfunction(facts):
         return [f"facts= of the handler {name!r} is a coroutine: it is a plain function"]
     return [] if _takes(facts, 1) else [f"facts= of the handler {name!r} cannot be called with (event)"]
-
-
-def _order_faults(order: object, name: object) -> list[str]:
-    if _is_order(order):
-        return []
-    return [f"order= of the handler {name!r} is {order!r}, not one of {', '.join(sorted(_ORDERS))}"]
-
-
-def _is_order(order: object) -> bool:
-    return isinstance(order, str) and order in _ORDERS
 
 
 def _takes(function: Callable[..., object], count: int) -> bool:

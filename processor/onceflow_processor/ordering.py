@@ -12,7 +12,7 @@ from onceflow_processor.effects import RESERVED_PREFIX, Effects, FactKey
 from onceflow_processor.event import Event
 from onceflow_processor.facts import Facts
 from onceflow_processor.guards import Placed
-from onceflow_processor.handlers import Handler, OrderRule
+from onceflow_processor.handlers import Handler
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.object_order import Order, transition_of
 
@@ -25,9 +25,9 @@ _NOT_NEWER = frozenset({Order.OLDER, Order.SAME})
 def is_left_out(handler: Handler, event: Event, *, effects: Effects, facts: Facts) -> bool:
     """Decide about an event with a place; for the first handler that meets each transition its fact is claimed."""
     placed = effects.placed
-    if placed is None or handler.order is OrderRule.AS_IS:
+    if placed is None or handler.order == "as_is":
         return False
-    if handler.order is OrderRule.LATEST:
+    if handler.order == "latest":
         return placed.order in _NOT_NEWER
     key = transition_key(placed, event)
     if key not in effects.facts and not effects.is_repeat:

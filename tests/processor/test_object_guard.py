@@ -337,4 +337,4 @@ def test_an_order_that_does_not_exist_is_told_at_start(order: Any) -> None:
     with pytest.raises(Misconfigured) as found:
         handlers.check()
     assert "order= of the handler 'paid'" in str(found.value)
-    assert "as_is, each, latest" in str(found.value)
+    assert "'as_is' or 'latest' or 'each'" in str(found.value)
