@@ -117,6 +117,17 @@ class ProcessorOptions:
     parent_pid: int | None = None
     prepared: bool = True
 
+    def rules(self, accounts: frozenset[str]) -> Rules:
+        """Return the rules of admission, for the accounts that the database has frozen."""
+        return Rules(
+            deployment=self.deployment,
+            accounts=accounts,
+            mode=self.mode,
+            keys=self.attestation_keys,
+            horizon=timedelta(days=self.horizon_days),
+            inputs={one.topic: one for one in self.inputs},
+        )
+
 
 def run(options: ProcessorOptions) -> int:
     """Run the processor until it is told to stop; return 0.
@@ -232,14 +243,7 @@ class _Service:
             raise
         seconds = options.handler_deadline_seconds + options.batch_seconds_max + TRANSACTION_MARGIN_SECONDS
         return connection, WorkerSettings(
-            rules=Rules(
-                deployment=options.deployment,
-                accounts=accounts,
-                mode=options.mode,
-                keys=options.attestation_keys,
-                horizon=timedelta(days=options.horizon_days),
-                inputs={one.topic: one for one in options.inputs},
-            ),
+            rules=options.rules(accounts),
             attempt=AttemptSettings(
                 run=HandlerSettings(
                     handlers=options.handlers,

@@ -200,7 +200,7 @@ def test_keys_of_attestations_are_needed_only_for_records_with_attestations() ->
 
 def test_what_the_processor_is_told() -> None:
     key = "k=" + "s" * 43
-    flags = {"deployment__id": "d", "attestation__keys": key, "stripe__accounts": "acct_b"}
+    flags: dict[str, Any] = {"deployment__id": "d", "attestation__keys": key, "stripe__accounts": "acct_b"}
     loaded = read(OURS, {**SIGNED, "accounts": "acct_b", "default_account": "acct_b", "key": "record"}, **flags)
     assert loaded.faults == ()
     options = processor_options(loaded.settings, handlers=Handlers())

@@ -24,5 +24,5 @@ def signer_of(value: bytes, headers: Headers, *, given: InputTopic) -> str | Unt
     parsed = parse_header([header])
     if isinstance(parsed, Refusal):
         return Untrusted("unauthenticated", parsed.detail)
-    endpoint = matching_endpoint(parsed, value, given.secrets)
+    endpoint = matching_endpoint(parsed, value, secrets=given.secrets)
     return endpoint or Untrusted("unauthenticated", "no signature matches a secret of this input and these bytes")
