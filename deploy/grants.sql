@@ -26,6 +26,7 @@ GRANT SELECT (id, args_sha256) ON onceflow.operation TO onceflow_processor, once
 
 -- Processor: the batch transaction.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO onceflow_processor;
+GRANT SELECT ON onceflow.retention TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE (state) ON onceflow.inbox TO onceflow_processor;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
 GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_processor;
@@ -40,6 +41,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.suspect TO onceflow_processor;
 GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;
 GRANT SELECT, INSERT, UPDATE ON onceflow.lease TO onceflow_relay;
 GRANT SELECT, UPDATE (published_seq, state, detail) ON onceflow.lane TO onceflow_relay;
+-- Its maintenance duty: these delete what they find old enough themselves, with the rights of the owner.
+GRANT SELECT ON onceflow.retention TO onceflow_relay;
+GRANT EXECUTE ON FUNCTION onceflow.retire_markers, onceflow.retire_outcomes TO onceflow_relay;
 
 -- Worker: carries operations out, runs settled functions, and moves the outcomes of applications into lanes.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.account_budget TO onceflow_worker;

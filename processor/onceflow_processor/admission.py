@@ -22,13 +22,18 @@ _API_VERSION = re.compile(rb'"api_version":\s*"([A-Za-z0-9_.\-]{1,40})"')
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What this deployment takes."""
+    """What this deployment takes.
+
+    ``known_from`` is the time of receipt before which a marker may be gone: it never goes back, so it holds also after the
+    horizon was raised, and where this host's clock is late.  None where none was ever deleted.
+    """
 
     deployment: str
     accounts: frozenset[str]
     mode: str
     keys: Mapping[str, AttestationKey]
     horizon: timedelta
+    known_from: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +99,8 @@ def _refusal(event: EventRecord, *, rules: Rules, now: datetime) -> Fault | None
         return Fault("other_mode", f"a {event.identity.mode} event at a {rules.mode} deployment")
     if event.received_at < now - rules.horizon:
         return Fault("too_old", f"received at {event.received_at.isoformat()}, before the horizon")
+    if rules.known_from is not None and event.received_at < rules.known_from:
+        return Fault("too_old", f"received at {event.received_at.isoformat()}, from when markers are deleted already")
     return None
 
 

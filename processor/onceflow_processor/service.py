@@ -30,6 +30,8 @@ from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.operations.request import API_VERSION, RequestRules
 from onceflow_processor.operations.wake import wake_up_over
 from onceflow_processor.relay.lane_check import count_closed_lanes
+from onceflow_processor.retention.needs import refused_before
+from onceflow_processor.retention.store import read_gone
 from onceflow_processor.start_check import check_database, count_lanes
 from onceflow_processor.worker import Worker, WorkerSettings
 from onceflow_producer.lifetime import Lifetime, say_ready
@@ -219,6 +221,8 @@ class _Service:
             partitions = topics[options.outcome_topic].partitions
             lane_count = count_lanes(connection, outcome_topic=options.outcome_topic, partitions=partitions)
             self._check_lanes(connection)
+            with connection.transaction():
+                known_from = refused_before(read_gone(connection).markers)
         except BaseException:
             connection.close()
             raise
@@ -230,6 +234,7 @@ class _Service:
                 mode=options.mode,
                 keys=options.attestation_keys,
                 horizon=timedelta(days=options.horizon_days),
+                known_from=known_from,
             ),
             attempt=AttemptSettings(
                 run=HandlerSettings(

@@ -48,6 +48,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "suspect": ("SELECT", "INSERT", "UPDATE", "DELETE"),
         "operation": ("SELECT(id, args_sha256)", _ASKED, "SELECT(state, looked_up_at)", "UPDATE(looked_up_at)"),
         "operation_hint": ("INSERT",),
+        "retention": _READ,
     },
     "operate": {
         "schema_migrations": _READ,
@@ -79,6 +80,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "outcome": _READ,
         "lease": ("SELECT", "INSERT", "UPDATE"),
         "lane": ("SELECT", "UPDATE(published_seq)", "UPDATE(state)", "UPDATE(detail)"),
+        "retention": _READ,
     },
     "operator": {
         "schema_migrations": _READ,
