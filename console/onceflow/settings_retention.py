@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from onceflow.settings_section import Section
-from onceflow_processor.retention.needs import KEEP_DAYS_MIN, MARGIN_DAYS_DEFAULT, Wishes
+from onceflow_processor.retention.needs import KEEP_DAYS_MIN, MARGIN_DAYS_DEFAULT, QUARANTINE_DAYS_DEFAULT, Wishes
 
 
 class RetentionSettings(Section):
@@ -29,6 +29,13 @@ class RetentionSettings(Section):
         MARGIN_DAYS_DEFAULT, ge=1, le=365, description="Added to what is needed, for clocks and late deletion in Kafka."
     )
 
+    quarantine_days: int = Field(
+        QUARANTINE_DAYS_DEFAULT,
+        ge=KEEP_DAYS_MIN,
+        le=36_500,
+        description="Quarantined records, from the decision about them; those without one stay for ever.",
+    )
+
     def wishes(self, *, horizon_days: int) -> Wishes:
         """Return what the duty is told; the horizon is ``processor.horizon_days``."""
         return Wishes(
@@ -36,4 +43,5 @@ class RetentionSettings(Section):
             markers_days=self.markers_days,
             outcomes_days=self.outcomes_days,
             margin_days=self.margin_days,
+            quarantine_days=self.quarantine_days,
         )

@@ -14,7 +14,7 @@ from psycopg import Connection
 
 from onceflow_processor.admission import Fault, Item, key_fits
 from onceflow_processor.breaker import Breaker
-from onceflow_processor.claim import Claimed, claim, event_of
+from onceflow_processor.claim import IN_TURN, Claimed, Entry, claim, event_of
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.effects import Effects, FactKey, fact_key
 from onceflow_processor.event import Event
@@ -80,9 +80,11 @@ class Attempt:
         known: Known,
         deadline: Deadline,
         breaker: Breaker,
+        entry: Entry = IN_TURN,
     ) -> None:
         self._connection = connection
         self._settings = settings
+        self._entry = entry
         self._items = items
         self._positions = positions
         self._known = known
@@ -133,6 +135,7 @@ class Attempt:
         return claim(
             self._connection,
             self._items,
+            entry=self._entry,
             handlers=self._settings.handlers,
             topic_id_of=lambda item: self._positions[item.record.partition].topic_id,
             open_transaction=self._open,
@@ -226,7 +229,9 @@ class Attempt:
                 facts=self._known.facts.claimed(),
                 failed=failed,
                 quarantine=quarantine,
-                moves=[(partition, self._positions[partition], last) for partition, last in lasts.items()],
+                moves=[(partition, self._positions[partition], last) for partition, last in lasts.items()]
+                if self._entry.has_progress
+                else (),
                 topic_ids={partition.topic: self._positions[partition].topic_id for partition in lasts},
                 outcomes=outcomes,
                 operations=operations,

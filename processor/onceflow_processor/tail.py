@@ -43,7 +43,7 @@ class NotCommitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Everything that the tail writes."""
+    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked."""
 
     guard: int
     cluster_id: str
@@ -73,7 +73,8 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
             connection.execute(_SQL["tail_states"], _identities(tail.failed))
         if tail.quarantine:
             connection.execute(_SQL["tail_quarantine"], _quarantine(tail.quarantine, tail.topic_ids))
-        connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+        if tail.moves:
+            connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
         hit("processor.before_outcomes")
         if tail.outcomes:

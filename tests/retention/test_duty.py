@@ -59,7 +59,7 @@ def start(lanes: Lanes, events: str) -> Start:  # noqa: F811
 
 def swept(ledger: Ledger) -> bool:
     rows = ledger.sql("SELECT count(*) FILTER (WHERE swept_at IS NOT NULL) FROM onceflow.retention")
-    return rows == [(4,)]
+    return rows == [(5,)]
 
 
 def sweep_again(ledger: Ledger) -> None:
@@ -227,7 +227,7 @@ def test_of_a_topic_without_an_end_no_marker_is_deleted(
     ledger.add_markers(30, days=4_000)
     start(outcomes_days=72)
     wait_for(
-        lambda: ledger.sql("SELECT count(*) FROM onceflow.retention WHERE swept_at IS NOT NULL") == [(3,)],
+        lambda: ledger.sql("SELECT count(*) FROM onceflow.retention WHERE swept_at IS NOT NULL") == [(4,)],
         "the lanes are swept, the inbox is not",
     )
     assert ledger.markers() == {"evt_4000": 30}

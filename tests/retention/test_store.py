@@ -48,6 +48,25 @@ def test_a_quarantined_event_stays_for_as_long_as_its_record(ledger: Ledger) -> 
     assert ledger.sql("SELECT event_id FROM onceflow.inbox") == [("evt_100_2",)]
 
 
+def test_a_record_goes_long_after_the_decision_about_it_and_never_without_one(ledger: Ledger) -> None:
+    ledger.add_markers(4, days=500, state="quarantined")
+    ledger.sql(
+        "INSERT INTO onceflow.quarantine (topic_id, partition, \"offset\", topic, account, mode, event_id, code, detail, headers,"
+        " quarantined_at) SELECT topic_id, partition, \"offset\", 't', account, mode, event_id, 'handler_failed', '', '[]',"
+        " received_at FROM onceflow.inbox"
+    )
+    decided = "UPDATE onceflow.quarantine SET decision = %s, decided_at = now() - make_interval(days => %s) WHERE \"offset\" = %s"
+    for offset, decision, days in ((1, "skipped", 400), (2, "retried", 400), (3, "skipped", 300)):
+        ledger.sql(decided, [decision, days, offset])
+    with ledger.store() as store:
+        done = store.retire_quarantine(keep_days=365, rows_max=10)
+        assert (done.deleted, done.swept) == (2, True)
+        assert store.retire_quarantine(keep_days=365, rows_max=1).deleted == 0
+    assert ledger.sql('SELECT "offset" FROM onceflow.quarantine ORDER BY 1') == [(3,), (4,)]
+    assert ledger.sweep_markers() == 2
+    assert ledger.sql("SELECT event_id FROM onceflow.inbox ORDER BY 1") == [("evt_500_3",), ("evt_500_4",)]
+
+
 def test_a_sweep_goes_page_by_page_and_begins_again_at_its_end(ledger: Ledger) -> None:
     ledger.add_markers(300, days=100)
     ledger.add_markers(300, days=1)

@@ -31,7 +31,7 @@ ROLE: Final = "onceflow-retention"
 PAGES_MAX: Final = 256
 """Pages of the inbox in one slice: 2 MB, some ten thousand markers."""
 ROWS_MAX: Final = 5_000
-"""Outcomes of one slice."""
+"""Outcomes, or quarantined records, of one slice."""
 SWEEP_INTERVAL: Final = timedelta(hours=24)
 """From the end of one sweep to the begin of the next, by the database's clock."""
 LOOK_SECONDS: Final = 60.0
@@ -133,7 +133,7 @@ class Duty:
 
     def _sweep_what_is_due(self, store: RetentionStore) -> None:
         lines = {line.name: line for line in store.book()}
-        names = ["inbox", *(f"outcome/{lane}" for lane in store.lanes())]
+        names = ["quarantine", "inbox", *(f"outcome/{lane}" for lane in store.lanes())]
         due = [
             name
             for name in names
@@ -145,15 +145,23 @@ class Duty:
         kept = read_kept(self._settings, refusals=Refusals())
         self._metrics.show_kept(kept)
         for name in due:
-            _, _, lane = name.partition("/")
-            days = kept.outcomes_days if lane else kept.markers_days
-            if days is None:
-                continue
-            if lane:
-                retire = partial(store.retire_outcomes, int(lane), keep_days=days, rows_max=ROWS_MAX)
-            else:
-                retire = partial(store.retire_markers, keep_days=days, pages_max=PAGES_MAX)
-            self._sweep(name, retire)
+            retire = self._retire(store, name, kept)
+            if retire is not None:
+                self._sweep(name, retire)
+
+    def _retire(self, store: RetentionStore, name: str, kept: Kept) -> Callable[[], Slice] | None:
+        """Return how a slice of this table is deleted; None where its rows stay for ever."""
+        table, _, lane = name.partition("/")
+        match table:
+            case "quarantine":
+                days = self._settings.wishes.quarantine_days
+                return partial(store.retire_quarantine, keep_days=days, rows_max=ROWS_MAX)
+            case "inbox" if kept.markers_days is not None:
+                return partial(store.retire_markers, keep_days=kept.markers_days, pages_max=PAGES_MAX)
+            case "outcome" if kept.outcomes_days is not None:
+                return partial(store.retire_outcomes, int(lane), keep_days=kept.outcomes_days, rows_max=ROWS_MAX)
+            case _:
+                return None
 
     def _sweep(self, name: str, retire: Callable[[], Slice]) -> None:
         deleted = 0

@@ -18,6 +18,7 @@ from typing import Final
 
 STRIPE_DAYS: Final = 30
 MARGIN_DAYS_DEFAULT: Final = 7
+QUARANTINE_DAYS_DEFAULT: Final = 365
 KEEP_DAYS_MIN: Final = 32
 """The functions in the database delete nothing younger, whatever they are asked; a test compares."""
 MS_PER_DAY: Final = 86_400_000
@@ -41,12 +42,14 @@ class Wishes:
         markers_days: None: as long as is needed.
         outcomes_days: None: as long as is needed for reruns.
         margin_days: added to what is needed.
+        quarantine_days: from the decision about a quarantined record.
     """
 
     horizon_days: int
     markers_days: int | None = None
     outcomes_days: int | None = None
     margin_days: int = MARGIN_DAYS_DEFAULT
+    quarantine_days: int = QUARANTINE_DAYS_DEFAULT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -39,7 +39,7 @@ class Line:
     """How far one table has come; times are the database's.
 
     Args:
-        name: ``inbox``, or ``outcome/<lane>``.
+        name: ``inbox``, ``quarantine`` or ``outcome/<lane>``.
         gone_before: rows from before this time may be gone.
         deleted: how many ever were.
         oldest: of what the last sweep left; None when nothing was.
@@ -83,6 +83,10 @@ class RetentionStore:
     def retire_outcomes(self, lane: int, *, keep_days: int, rows_max: int) -> Slice:
         """Delete the oldest outcomes of a lane; raises as ``retire_markers``."""
         return self._slice("outcomes", {"keep_days": keep_days, "lane": lane, "rows_max": rows_max})
+
+    def retire_quarantine(self, *, keep_days: int, rows_max: int) -> Slice:
+        """Delete records about which a person decided long ago; raises as ``retire_markers``."""
+        return self._slice("quarantine", {"keep_days": keep_days, "rows_max": rows_max})
 
     def lanes(self) -> list[int]:
         """Return the lanes; raises ``Unavailable``."""

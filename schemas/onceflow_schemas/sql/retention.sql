@@ -13,6 +13,9 @@ SELECT deleted, swept FROM onceflow.retire_markers(%(name)s, %(token)s, %(keep_d
 -- name: outcomes
 SELECT deleted, swept FROM onceflow.retire_outcomes(%(name)s, %(token)s, %(keep_days)s, %(asked_at)s, %(lane)s, %(rows_max)s);
 
+-- name: quarantine
+SELECT deleted, swept FROM onceflow.retire_quarantine(%(name)s, %(token)s, %(keep_days)s, %(asked_at)s, %(rows_max)s);
+
 -- name: lanes
 SELECT lane FROM onceflow.lane ORDER BY lane;
 

@@ -1,7 +1,7 @@
 -- migrate:up
 -- What is deleted by age, and how far that has come.  Nobody may DELETE from the ledger; the functions below do it with the
 -- rights of their owner, and find out by themselves what is old enough.  Our SQLSTATE class gains OF008: a deletion that was
--- asked for wrongly.  No index is added: the inbox is walked page by page (docs/decisions), so the hot path pays nothing.
+-- asked for wrongly.  The inbox gets no index: it is walked page by page (see docs/decisions), so the hot path pays nothing.
 SET LOCAL lock_timeout = '5s';
 
 CREATE TABLE onceflow.retention (
@@ -17,6 +17,9 @@ CREATE TABLE onceflow.retention (
     oldest_so_far timestamptz,
     swept_at timestamptz
 );
+
+-- What the deletion of decided records looks through; undecided ones are not in it.
+CREATE INDEX quarantine_decided ON onceflow.quarantine (decided_at) WHERE decided_at IS NOT NULL;
 
 -- The time before which rows are old enough.  Two clocks must agree, so that one that has jumped deletes nothing; and nothing is
 -- old enough that is younger than Stripe's 30 days and a margin, whatever the caller asks for.
@@ -125,12 +128,38 @@ BEGIN
 END
 $$;
 
-REVOKE ALL ON FUNCTION onceflow.retention_horizon, onceflow.retention_book, onceflow.retire_markers, onceflow.retire_outcomes
-FROM PUBLIC;
+-- Records about which a person decided long ago.  One without a decision stays for ever.
+CREATE FUNCTION onceflow.retire_quarantine(
+    lease_name text, lease_token bigint, keep_days integer, asked_at timestamptz, rows_max integer,
+    OUT deleted bigint, OUT swept boolean
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    horizon timestamptz := onceflow.retention_horizon(keep_days, asked_at);
+    book onceflow.retention := onceflow.retention_book('quarantine', lease_name, lease_token);
+BEGIN
+    DELETE FROM onceflow.quarantine WHERE ctid = ANY (ARRAY(
+        SELECT record.ctid FROM onceflow.quarantine AS record
+        WHERE record.decided_at < horizon AND record.quarantined_at < horizon AND record.decision IS NOT NULL
+          AND record.retry_asked_at IS NULL
+        ORDER BY record.decided_at LIMIT greatest(rows_max, 1)
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS deleted = ROW_COUNT;
+    swept := deleted < greatest(rows_max, 1);
+    UPDATE onceflow.retention AS line
+    SET gone_before = greatest(line.gone_before, horizon), deleted = line.deleted + retire_quarantine.deleted,
+        swept_at = CASE WHEN swept THEN clock_timestamp() ELSE line.swept_at END
+    WHERE line.name = 'quarantine';
+END
+$$;
+
+REVOKE ALL ON FUNCTION onceflow.retention_horizon, onceflow.retention_book, onceflow.retire_markers, onceflow.retire_outcomes,
+    onceflow.retire_quarantine FROM PUBLIC;
 
 -- migrate:down
+DROP FUNCTION onceflow.retire_quarantine;
 DROP FUNCTION onceflow.retire_outcomes;
 DROP FUNCTION onceflow.retire_markers;
 DROP FUNCTION onceflow.retention_book;
 DROP FUNCTION onceflow.retention_horizon;
+DROP INDEX onceflow.quarantine_decided;
 DROP TABLE onceflow.retention;
