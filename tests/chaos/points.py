@@ -52,6 +52,8 @@ AT_START = frozenset(
         "relay.after_look",
         "migrate.before_record",
         "topics.before_lanes",
+        "retention.before_slice",
+        "retention.after_slice",
     }
 )
 """Places that a process passes once, when it begins or takes something over."""

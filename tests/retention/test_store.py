@@ -8,7 +8,7 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from onceflow_processor.retention.store import read_gone
+from onceflow_processor.retention.store import Slice, read_gone
 from onceflow_schemas.failure import LeaseLost, Unavailable
 from onceflow_schemas.sql import queries
 from tests.relay.lanes import wait_for
@@ -51,11 +51,11 @@ def test_a_quarantined_event_stays_for_as_long_as_its_record(ledger: Ledger) -> 
 def test_a_record_goes_long_after_the_decision_about_it_and_never_without_one(ledger: Ledger) -> None:
     ledger.add_markers(4, days=500, state="quarantined")
     ledger.sql(
-        "INSERT INTO onceflow.quarantine (topic_id, partition, \"offset\", topic, account, mode, event_id, code, detail, headers,"
+        'INSERT INTO onceflow.quarantine (topic_id, partition, "offset", topic, account, mode, event_id, code, detail, headers,'
         " quarantined_at) SELECT topic_id, partition, \"offset\", 't', account, mode, event_id, 'handler_failed', '', '[]',"
         " received_at FROM onceflow.inbox"
     )
-    decided = "UPDATE onceflow.quarantine SET decision = %s, decided_at = now() - make_interval(days => %s) WHERE \"offset\" = %s"
+    decided = 'UPDATE onceflow.quarantine SET decision = %s, decided_at = now() - make_interval(days => %s) WHERE "offset" = %s'
     for offset, decision, days in ((1, "skipped", 400), (2, "retried", 400), (3, "skipped", 300)):
         ledger.sql(decided, [decision, days, offset])
     with ledger.store() as store:
@@ -71,7 +71,7 @@ def test_a_sweep_goes_page_by_page_and_begins_again_at_its_end(ledger: Ledger) -
     ledger.add_markers(300, days=100)
     ledger.add_markers(300, days=1)
     with ledger.store() as store:
-        slices = []
+        slices: list[Slice] = []
         while not slices or not slices[-1].swept:
             slices.append(store.retire_markers(keep_days=72, pages_max=2))
     assert len(slices) > 3

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from functools import partial
 from typing import Final
 
@@ -20,6 +19,7 @@ import structlog
 
 from onceflow_processor.relay.kafka_clients import Refusals
 from onceflow_processor.relay.lane_store import connect
+from onceflow_processor.retention.book import FIRST_TABLE, is_due
 from onceflow_processor.retention.metrics import RetentionMetrics
 from onceflow_processor.retention.needs import Kept, Wishes, decide
 from onceflow_processor.retention.store import RetentionStore, Slice
@@ -32,8 +32,6 @@ PAGES_MAX: Final = 256
 """Pages of the inbox in one slice: 2 MB, some ten thousand markers."""
 ROWS_MAX: Final = 5_000
 """Outcomes, or quarantined records, of one slice."""
-SWEEP_INTERVAL: Final = timedelta(hours=24)
-"""From the end of one sweep to the begin of the next, by the database's clock."""
 LOOK_SECONDS: Final = 60.0
 """So often it looks whether a sweep is due; also the pause after a failure."""
 REST_SECONDS_MIN: Final = 0.05
@@ -133,12 +131,8 @@ class Duty:
 
     def _sweep_what_is_due(self, store: RetentionStore) -> None:
         lines = {line.name: line for line in store.book()}
-        names = ["quarantine", "inbox", *(f"outcome/{lane}" for lane in store.lanes())]
-        due = [
-            name
-            for name in names
-            if (line := lines.get(name)) is None or line.swept_at is None or line.now - line.swept_at >= SWEEP_INTERVAL
-        ]
+        names = [FIRST_TABLE, "inbox", *(f"outcome/{lane}" for lane in store.lanes())]
+        due = [name for name in names if is_due(lines.get(name))]
         if not due:
             return
         # Asked before each sweep: a topic's retention may have been raised since the last one.

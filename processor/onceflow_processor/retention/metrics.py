@@ -7,8 +7,8 @@ from math import inf
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
+from onceflow_processor.retention.book import Line
 from onceflow_processor.retention.needs import Kept
-from onceflow_processor.retention.store import Line
 
 
 class RetentionMetrics:

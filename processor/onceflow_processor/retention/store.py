@@ -16,6 +16,7 @@ import psycopg
 from psycopg.rows import dict_row, tuple_row
 
 from onceflow_processor.relay.lane_store import database_failures
+from onceflow_processor.retention.book import Gone, Line
 from onceflow_schemas.failure import Unavailable
 from onceflow_schemas.sql import queries
 
@@ -32,35 +33,6 @@ class Slice:
 
     deleted: int
     swept: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """How far one table has come; times are the database's.
-
-    Args:
-        name: ``inbox``, ``quarantine`` or ``outcome/<lane>``.
-        gone_before: rows from before this time may be gone.
-        deleted: how many ever were.
-        oldest: of what the last sweep left; None when nothing was.
-        swept_at: the end of the last sweep.
-        now: when this was read.
-    """
-
-    name: str
-    gone_before: datetime | None
-    deleted: int
-    oldest: datetime | None
-    swept_at: datetime | None
-    now: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Gone:
-    """From when on all markers and all outcomes are there; None where none was ever deleted."""
-
-    markers: datetime | None
-    outcomes: datetime | None
 
 
 class RetentionStore:
