@@ -276,7 +276,7 @@ def test_nobody_but_the_owner_may_delete_from_any_table_but_those_that_are_no_le
         ).fetchall()
     assert sorted(rows) == [
         (PROCESSOR, "batch_guard"), (PROCESSOR, "parked"), (PROCESSOR, "parked_key"), (PROCESSOR, "suspect"),
-        (WORKER, "batch_guard"), (WORKER, "outcome_staged"),
+        (WORKER, "batch_guard"), (WORKER, "object_read_part"), (WORKER, "outcome_staged"),
     ]  # fmt: skip
 
 
