@@ -29,6 +29,8 @@ GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO oncefl
 GRANT SELECT ON onceflow.retention TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE (state, is_stale, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
+GRANT SELECT, INSERT, UPDATE ON onceflow.booked, onceflow.booking TO onceflow_processor, onceflow_worker;
+GRANT SELECT, INSERT ON onceflow.fact_claim TO onceflow_processor, onceflow_worker;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
 GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at,
               decided_at, decided_by, decision, reason, dead_lettered_at)

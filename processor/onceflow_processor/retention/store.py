@@ -17,6 +17,7 @@ from psycopg.rows import dict_row, tuple_row
 
 from onceflow_processor.relay.lane_store import database_failures
 from onceflow_processor.retention.book import Gone, Line
+from onceflow_processor.retention.needs import refused_before
 from onceflow_schemas.failure import Unavailable
 from onceflow_schemas.sql import queries
 
@@ -100,6 +101,11 @@ def read_gone(connection: psycopg.Connection[Any]) -> Gone:
         row = cursor.execute(_SQL["gone"]).fetchone()
     assert row is not None, "an aggregate always has one row"
     return Gone(*row)
+
+
+def read_known_from(connection: psycopg.Connection[Any]) -> datetime | None:
+    """Return the time of receipt from which on every event's marker is there; None: all are; as for ``read_book``."""
+    return refused_before(read_gone(connection).markers)
 
 
 @contextmanager
