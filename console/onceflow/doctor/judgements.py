@@ -256,7 +256,7 @@ def _markers(plan: TopicPlan, settings: Settings) -> Iterator[Checked]:
     """Compare the settings of retention with what the topics really keep, as the relay does at its start."""
     ages = {name: _age(topic) for name, topic in plan.found.items()}
     wishes = settings.retention.wishes(horizon_days=settings.processor.horizon_days)
-    events = [ages[name] for name in settings.topics.events if name in ages]
+    events = [ages[name] for name in settings.input_topics if name in ages]
     for fault in decide(wishes, events=events, outcomes=ages.get(settings.topics.outcomes)).faults:
         found, _, good = fault.rpartition("; ")
         yield cross("retention", found, fix=good[:1].upper() + good[1:] + ".", status=SETTINGS)
