@@ -91,7 +91,7 @@ def test_nothing_runs_again_whose_marker_is_not_where_it_must_be() -> None:
     ):
         parked_facts = ParkedFacts(state=state, reason=reason, is_head=head, in_hand=hand, is_due=due)
         for action in ("retry", "skip"):
-            verdict = decide_parked(action, parked_facts)  # type: ignore[arg-type]
+            verdict = decide_parked(action, parked_facts)
             assert not verdict.acts or state == "parked"
             assert verdict is not Verdict.TRY_NOW or (reason == "retry" and head and not hand)
 

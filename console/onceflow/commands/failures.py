@@ -62,8 +62,8 @@ def _app(kind: Kind) -> typer.Typer:
     app = typer.Typer(help=HELP[kind], no_args_is_help=True, rich_markup_mode=None)
     app.command("list")(with_filter(kind)(_list_command(kind)))
     app.command("show")(_show_command(kind))
-    for action, help in DECISIONS[kind].items():
-        app.command(action, help=help)(with_filter(kind)(_decision_command(kind, action)))
+    for action, told in DECISIONS[kind].items():
+        app.command(action, help=told)(with_filter(kind)(_decision_command(kind, action)))
     return app
 
 
@@ -95,7 +95,7 @@ def _show_command(kind: Kind) -> Callable[..., None]:
         from onceflow_processor.failures import overview
 
         with _session(config, assignments) as connection:
-            found = overview.show(connection, kind, event)
+            found = overview.show(connection, event, kind=kind)
         if as_json:
             write_object(shown(found))
         else:
@@ -126,7 +126,7 @@ def _decision_command(kind: Kind, action: Action) -> Callable[..., None]:
         with _session(config, assignments) as connection:
             overview.check_ids(connection, meant)
             sample = overview.list_rows(connection, meant, count=SAMPLE_EVENTS)
-            verdicts = overview.count_verdicts(connection, meant, action, skipped_too=wanted.decided)
+            verdicts = overview.count_verdicts(connection, meant, action=action, skipped_too=wanted.decided)
             if meant.ids is not None and not any(verdict.acts for verdict in verdicts):
                 raise _refused(verdicts)
             if execute:

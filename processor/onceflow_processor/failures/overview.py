@@ -68,7 +68,7 @@ class Group:
     @property
     def name(self) -> str:
         """What ``--group`` takes."""
-        return " ".join(part for part in (self.type, self.handler, self.error) if part)
+        return f"{self.type} {self.handler or '-'} {self.error}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +115,7 @@ def count_groups(connection: Connection[Any], meant: Meant) -> list[Group]:
 
 
 def count_verdicts(
-    connection: Connection[Any], meant: Meant, action: Action, *, skipped_too: bool = False
+    connection: Connection[Any], meant: Meant, *, action: Action, skipped_too: bool = False
 ) -> Counter[Verdict]:
     """Return how many of the events would end how, if this were done now; left idle."""
     counts: Counter[Verdict] = Counter()
@@ -166,13 +166,13 @@ def ids_of(row: Mapping[str, Any]) -> list[str]:
     return [whole, row["event_id"], *places]
 
 
-def show(connection: Connection[Any], kind: Kind, event: str) -> Shown:
+def show(connection: Connection[Any], event: str, *, kind: Kind) -> Shown:
     """Return everything about one event.
 
     Args:
         connection: idle; left idle.
-        kind: where it is looked for.
         event: its id, as ``ids_of`` tells.
+        kind: where it is looked for.
 
     Raises:
         Refused: ``failed_event_missing``; the id names several, and the message tells their exact ids.

@@ -13,8 +13,7 @@ FROM (
            kept.retry_asked_at IS NOT NULL AS asked, kept.decision, kept.decided_at, kept.decided_by, kept.dead_lettered_at,
            kept.quarantined_at, inbox.state, coalesce(kept.type, inbox.type, '') AS type,
            coalesce(substring(kept.failure_group FROM '[^ ]+$'),
-                    CASE WHEN kept.code = 'handler_failed' THEN left(split_part(kept.detail, ':', 1), 100) ELSE kept.code END
-           ) AS error,
+                    CASE WHEN kept.traceback IS NULL THEN kept.code ELSE left(split_part(kept.detail, ':', 1), 100) END) AS error,
            coalesce((inbox.topic_id, inbox.partition, inbox."offset") = (kept.topic_id, kept.partition, kept."offset"), false)
                AS is_its_record,
            EXISTS (SELECT FROM onceflow.parked_key
@@ -30,7 +29,7 @@ WHERE (%(type)s::text IS NULL OR type = %(type)s::text)
   AND (%(handler)s::text IS NULL OR handler = %(handler)s::text)
   AND (%(code)s::text IS NULL OR code = %(code)s::text)
   AND (%(error)s::text IS NULL OR error = %(error)s::text)
-  AND (%(group)s::text IS NULL OR concat_ws(' ', nullif(type, ''), nullif(handler, ''), error) = %(group)s::text)
+  AND (%(group)s::text IS NULL OR concat_ws(' ', type, coalesce(nullif(handler, ''), '-'), error) = %(group)s::text)
   AND (%(account)s::text IS NULL OR account = %(account)s::text)
   AND (%(order_key)s::text IS NULL OR order_key = %(order_key)s::text)
   AND (%(event_id)s::text IS NULL OR event_id = %(event_id)s::text)
@@ -53,9 +52,7 @@ FROM (
     SELECT waits.account, waits.mode, waits.event_id, waits.order_key, waits.seq, waits.topic_id, waits.topic, waits.partition,
            waits."offset", waits.type, waits.code, waits.detail, coalesce(waits.handler, '') AS handler, waits.attempts,
            waits.parked_at, inbox.state, parked_key.reason, nullif(parked_key.due_at, 'infinity') AS due_at,
-           coalesce(substring(waits.failure_group FROM '[^ ]+$'),
-                    CASE WHEN waits.code = 'handler_failed' THEN left(split_part(waits.detail, ':', 1), 100)
-                         ELSE coalesce(waits.code, '') END) AS error,
+           coalesce(substring(waits.failure_group FROM '[^ ]+$'), '') AS error,
            (parked_key.account, parked_key.mode, parked_key.event_id) = (waits.account, waits.mode, waits.event_id) AS is_head,
            coalesce(parked_key.lease_until > statement_timestamp(), false) AS in_hand,
            parked_key.due_at <= statement_timestamp() AS is_due
@@ -70,7 +67,7 @@ WHERE (%(type)s::text IS NULL OR type = %(type)s::text)
   AND (%(handler)s::text IS NULL OR handler = %(handler)s::text)
   AND (%(code)s::text IS NULL OR code = %(code)s::text)
   AND (%(error)s::text IS NULL OR error = %(error)s::text)
-  AND (%(group)s::text IS NULL OR concat_ws(' ', type, nullif(handler, ''), nullif(error, '')) = %(group)s::text)
+  AND (%(group)s::text IS NULL OR concat_ws(' ', type, coalesce(nullif(handler, ''), '-'), error) = %(group)s::text)
   AND (%(account)s::text IS NULL OR account = %(account)s::text)
   AND (%(order_key)s::text IS NULL OR order_key = %(order_key)s::text)
   AND (%(event_id)s::text IS NULL OR event_id = %(event_id)s::text)
@@ -177,13 +174,13 @@ FOR UPDATE;
 
 -- name: park_again
 -- Before whatever waits in the key already.  What is known of the failure stays with the event; tries are counted anew.
-INSERT INTO onceflow.parked (account, mode, event_id, order_key, seq, topic_id, partition, "offset", topic, key, value,
+INSERT INTO onceflow.parked (account, mode, event_id, order_key, seq, topic_id, partition, "offset", topic, key, value, body,
                              headers, record_time, type, code, detail, handler, traceback, failure_group, next_attempt_at)
 SELECT kept.account, kept.mode, kept.event_id, meant.order_key,
        coalesce((SELECT min(parked.seq) FROM onceflow.parked WHERE parked.order_key = meant.order_key), 1)
            - row_number() OVER (PARTITION BY meant.order_key
                                 ORDER BY kept.topic_id DESC, kept.partition DESC, kept."offset" DESC),
-       kept.topic_id, kept.partition, kept."offset", kept.topic, kept.key, kept.value, kept.headers, kept.record_time,
+       kept.topic_id, kept.partition, kept."offset", kept.topic, kept.key, kept.value, kept.body, kept.headers, kept.record_time,
        coalesce(kept.type, inbox.type), kept.code, kept.detail, kept.handler, kept.traceback, kept.failure_group,
        clock_timestamp()
 FROM unnest(%(topic_ids)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[], %(order_keys)s::text[])
@@ -262,17 +259,17 @@ WITH gone AS (
     RETURNING *
 )
 INSERT INTO onceflow.quarantine (topic_id, partition, "offset", topic, account, mode, event_id, code, detail, handler,
-                                 traceback, key, value, headers, record_time, order_key, failure_group, attempts, type,
-                                 decided_at, decided_by, decision, reason)
+                                 traceback, key, value, body, headers, record_time, order_key, failure_group, attempts,
+                                 type, decided_at, decided_by, decision, reason)
 SELECT topic_id, partition, "offset", topic, account, mode, event_id, 'skipped', coalesce(detail, ''), handler, traceback,
-       key, value, headers, record_time, order_key, failure_group, attempts, type, clock_timestamp(), %(who)s, 'skipped',
-       %(reason)s
+       key, value, body, headers, record_time, order_key, failure_group, attempts, type, clock_timestamp(), %(who)s,
+       'skipped', %(reason)s
 FROM gone
 ON CONFLICT (topic_id, partition, "offset") DO UPDATE
 SET code = excluded.code, detail = excluded.detail, handler = excluded.handler, traceback = excluded.traceback,
     order_key = excluded.order_key, failure_group = excluded.failure_group, attempts = excluded.attempts, type = excluded.type,
     quarantined_at = clock_timestamp(), decided_at = excluded.decided_at, decided_by = excluded.decided_by,
-    decision = excluded.decision, reason = excluded.reason;
+    decision = excluded.decision, reason = excluded.reason, retry_asked_at = NULL, retry_asked_by = NULL;
 
 -- name: quarantine_decide
 -- Only from what the verdict was made on: rows without a marker are guarded by nothing else.

@@ -91,9 +91,10 @@ class Desk:
         )
         self.run(
             'INSERT INTO onceflow.parked (account, mode, event_id, order_key, topic_id, partition, "offset", topic, value,'
-            " headers, type, code, detail, handler, attempts) VALUES (%s, 'test', %s, %s, %s, 0, %s, %s, %s, '[]', %s, %s, %s,"
-            " %s, %s)",
+            " headers, type, code, detail, handler, attempts, failure_group) VALUES (%s, 'test', %s, %s, %s, 0, %s, %s, %s, '[]',"
+            " %s, %s, %s, %s, %s, %s)",
             ACCOUNT, event_id, f"{ACCOUNT}/{key}", TOPIC_ID, offset, TOPIC, BODY, type, code, detail, handler, int(failed),
+            f"{type} bookkeeping TimeoutError" if failed else None,
         )  # fmt: skip
 
     def states(self) -> dict[str, str]:
