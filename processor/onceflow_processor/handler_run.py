@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import time
-import traceback as traceback_module
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,11 +30,13 @@ from onceflow_processor.handler_failure import (
     count_try,
     log_failure,
 )
+from onceflow_processor.handler_fault import fault_of
+from onceflow_processor.handler_words import Quarantine, RetryIn
 from onceflow_processor.handlers import Handler, Handlers
 from onceflow_processor.known import Known
 from onceflow_processor.operations.asked import AskedByNeighbour
 from onceflow_processor.operations.request import RequestRules
-from onceflow_processor.sqlstates import Meaning, meaning_of
+from onceflow_processor.sqlstates import Meaning, meaning_of, sqlstate_of
 from onceflow_processor.tx import Requests, Tx
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import Refused
@@ -47,7 +48,9 @@ CHUNK_EVENTS = 25
 STOPPING_SECONDS_MAX = 2.0
 """A batch in hand may still take so long when the process is asked to stop; then it is rolled back, which is safe."""
 
-TRACEBACK_CHARACTERS_MAX = 8_000
+RERUNS_OF_EVENT_MAX = 5
+"""Faults of the moment in the handlers of one event, such as a lock that somebody holds; after that the event waits alone."""
+
 _STATEMENT_CANCELED = "57014"
 
 _SQL = queries("batch")
@@ -205,7 +208,7 @@ class HandlerRun:
                 self._known.give_back(effects)
                 # Waiting for the database, the network or the server may be at fault, so that it is tried again.
                 waits = self._connection.info.transaction_status == TransactionStatus.ACTIVE
-                fault = Fault("handler_timeout", "the handler ran longer than its deadline", handler.name)
+                fault = Fault("handler_timeout", "the handler ran longer than its deadline", handler.name, blocks=True)
                 raise HandlerFailed(item, fault, final=not waits) from None
             except AskedByNeighbour:
                 raise CutBefore(item) from None
@@ -260,16 +263,22 @@ class HandlerRun:
         self._check_not_closed(item, handler)
         if self._connection.closed:
             raise ConnectionLost(item) from error
-        meaning = meaning_of(error)
-        canceled = getattr(error, "sqlstate", None) == _STATEMENT_CANCELED
-        if meaning is Meaning.AWAY or (meaning is Meaning.RERUN and not canceled):
-            raise error
+        if not isinstance(error, RetryIn | Quarantine):
+            self._raise_where_nobody_is_at_fault(item, error)
         if self._connection.info.transaction_status == TransactionStatus.IDLE:
             raise HandlerFailed(item, _broke(handler), final=True) from error
-        code = error.code if isinstance(error, Refused) else "handler_failed"
-        detail = f"{type(error).__name__}: {error}"
-        text = "".join(traceback_module.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
-        raise HandlerFailed(item, Fault(code, detail, handler.name, text), touched=touched) from error
+        raise HandlerFailed(item, fault_of(error, handler=handler.name), touched=touched) from error
+
+    def _raise_where_nobody_is_at_fault(self, item: Item, error: BaseException) -> None:
+        """A database that is away, or a fault of the moment: the batch is run again.  What stays is the event's."""
+        match meaning_of(error):
+            case Meaning.AWAY if sqlstate_of(error) is not None or self._connection.broken:
+                raise error
+            case Meaning.RERUN if sqlstate_of(error) != _STATEMENT_CANCELED and item.reruns < RERUNS_OF_EVENT_MAX:
+                item.reruns += 1
+                raise error
+            case _:
+                return
 
     def _check_transaction(self, item: Item, handler: Handler, effects: Effects) -> None:
         """A handler that swallowed its own SQL error, or ended the transaction, must not pass as successful."""
@@ -287,7 +296,7 @@ class HandlerRun:
             raise ConnectionLost(item)
         if status == TransactionStatus.INERROR:
             detail = "the handler swallowed an SQL error, so its transaction is lost"
-            raise HandlerFailed(item, Fault("handler_failed", detail, handler.name))
+            raise HandlerFailed(item, Fault("handler_failed", detail, handler.name, blocks=True))
         raise HandlerFailed(item, _broke(handler), final=True)
 
     def _check_not_closed(self, item: Item, handler: Handler) -> None:
@@ -323,4 +332,5 @@ def call(handler: Handler, event: Event, *, transaction: Tx) -> None:
 
 
 def _broke(handler: Handler) -> Fault:
-    return Fault("handler_broke_transaction", "the handler committed or rolled back the batch", handler.name)
+    detail = "the handler committed or rolled back the batch"
+    return Fault("handler_broke_transaction", detail, handler.name, blocks=True)

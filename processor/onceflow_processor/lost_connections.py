@@ -39,4 +39,4 @@ class LostConnections:
         times = self._times.get((item.record.partition, item.record.offset), 0)
         if times >= LOST_CONNECTIONS_MAX and item.fault is None:
             detail = f"the connection was lost {times} times while this event was handled"
-            item.fault = Fault("handler_broke_transaction", detail)
+            item.fault = Fault("handler_broke_transaction", detail, blocks=True)
