@@ -32,9 +32,7 @@ def fault_of(error: BaseException, *, handler: str) -> Fault:
     text = "".join(traceback_module.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
     detail = f"{type(error).__name__}: {error}"
     if isinstance(error, RetryIn):
-        return Fault(
-            "retry_asked", detail, handler, text, course=Course.PARK, blocks=True, wait_seconds=error.seconds
-        )
+        return Fault("retry_asked", detail, handler, text, course=Course.PARK, blocks=True, wait_seconds=error.seconds)
     if isinstance(error, Quarantine):
         return Fault("quarantine_asked", detail, handler, text, blocks=True)
     if _passes(error):

@@ -36,6 +36,7 @@ from onceflow_processor.handlers import Handler, Handlers
 from onceflow_processor.known import Known
 from onceflow_processor.operations.asked import AskedByNeighbour
 from onceflow_processor.operations.request import RequestRules
+from onceflow_processor.ordering import is_left_out
 from onceflow_processor.sqlstates import Meaning, meaning_of, sqlstate_of
 from onceflow_processor.tx import Requests, Tx
 from onceflow_producer.failpoint import hit
@@ -92,6 +93,8 @@ class HandlerRun:
         self._requests = None if rules is None else Requests(known.operations, rules)
         self._deadline = deadline
         self._begun = time.monotonic()
+        # Order keys of events that failed for good in this run: those behind them must not run.
+        self._stopped: set[str] = set()
 
     def plain(self, work: Sequence[tuple[Item, Event]]) -> list[tuple[Item, Effects]]:
         """Run all, without savepoints.
@@ -103,6 +106,8 @@ class HandlerRun:
         """
         done: list[tuple[Item, Effects]] = []
         for item, event in work:
+            if item.order_key in self._stopped:
+                continue
             self._check_time(item, is_first=not done)
             try:
                 effects = self._run_in_place(item, event, done)
@@ -135,6 +140,7 @@ class HandlerRun:
                 count_try(failure, self._breaker)
                 log_failure(failure)
                 if item.fault is not None:
+                    self._stopped.add(item.order_key)
                     return None
                 event = event.read_again()
         raise AssertionError("the last try of an event gives it a fault")
@@ -154,7 +160,11 @@ class HandlerRun:
         parts = deque([chunk])
         while parts:
             # Each part either succeeds or counts one try of one event, so the rounds are bounded.
-            part = [(item, event) for item, event in parts.popleft() if item.fault is None]
+            part = [
+                (item, event)
+                for item, event in parts.popleft()
+                if item.fault is None and item.order_key not in self._stopped
+            ]
             if not part:
                 continue
             ran, failed_at = self._run_part(part)
@@ -177,6 +187,8 @@ class HandlerRun:
                 raise
             count_try(failure, self._breaker)
             log_failure(failure)
+            if failure.item.fault is not None:
+                self._stopped.add(failure.item.order_key)
             self._connection.execute(_SQL["savepoint_rollback"])
             for _, effects in done:
                 self._known.give_back(effects)
@@ -199,8 +211,12 @@ class HandlerRun:
                     self._breaker.went_well(handler.name for handler in handlers)
 
     def _run_event(self, item: Item, event: Event) -> Effects:
-        effects = Effects()
+        effects = Effects(placed=self._known.guards.place(event.identity))
+        if effects.placed is not None:
+            event = effects.placed.shown(event)
         for handler in self._settings.handlers.for_type(event.type):
+            if effects.placed is not None and is_left_out(handler, event, effects=effects, facts=self._known.facts):
+                continue
             may_have_set = False
             try:
                 may_have_set = self._run_handler(handler, event, effects)
@@ -222,6 +238,8 @@ class HandlerRun:
             self._check_transaction(item, handler, effects)
             if may_have_set:
                 self._restore_session(item, handler, effects)
+        if effects.placed is not None:
+            self._known.guards.advance(effects.placed)
         return effects
 
     def _run_handler(self, handler: Handler, event: Event, effects: Effects) -> bool:

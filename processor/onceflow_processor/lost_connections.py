@@ -34,6 +34,10 @@ class LostConnections:
             if position is not None and offset < position.next_offset:
                 del self._times[partition, offset]
 
+    def forget(self, item: Item) -> None:
+        """Forget an item that is done."""
+        self._times.pop((item.record.partition, item.record.offset), None)
+
     def judge(self, item: Item) -> None:
         """Give an item its fault when its handlers have cost too many connections."""
         times = self._times.get((item.record.partition, item.record.offset), 0)

@@ -93,6 +93,9 @@ def course_of_class(names: Sequence[str]) -> Course:
     return next((row.course for row in CLASSES if row.match in short), Course.QUARANTINE)
 
 
+_DOUBLINGS_MAX = 60
+
+
 @dataclass(frozen=True, slots=True)
 class RetryRules:
     """How parked events are tried again; ``attempts_max`` tries from parking, then a person must look."""
@@ -112,8 +115,5 @@ class RetryRules:
         if asked_seconds is not None:
             return asked_seconds
         doublings = min(attempts, _DOUBLINGS_MAX)
-        span = min(self.wait_seconds_max, self.wait_seconds_min * 2 ** (doublings + 1)) - self.wait_seconds_min
+        span = min(self.wait_seconds_max, self.wait_seconds_min * 2.0 ** (doublings + 1)) - self.wait_seconds_min
         return self.wait_seconds_min + share * max(0.0, span)
-
-
-_DOUBLINGS_MAX = 60
