@@ -82,14 +82,7 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
             write_claims_again(connection, tail.again)
         if tail.hints:
             connection.execute(_REQUESTS["hints"], hint_columns(tail.hints))
-        if tail.failed:
-            connection.execute(_SQL["tail_states"], _states(tail.failed))
-        if tail.stale:
-            write_stale(connection, tail.stale)
-        if tail.quarantine:
-            connection.execute(_SQL["tail_quarantine"], _quarantine(tail))
-        if tail.line or tail.redriven is not None:
-            write_parking(connection, tail.line, topic_ids=tail.topic_ids, redriven=tail.redriven)
+        _write_ends(connection, tail)
         if tail.moves:
             connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
@@ -99,6 +92,18 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
         hit("processor.before_commit")
         commit = connection.execute(_SQL["commit"])
     check_committed(commit)
+
+
+def _write_ends(connection: Connection[Any], tail: Tail) -> None:
+    """Write how events ended that did not simply go well."""
+    if tail.failed:
+        connection.execute(_SQL["tail_states"], _states(tail.failed))
+    if tail.stale:
+        write_stale(connection, tail.stale)
+    if tail.quarantine:
+        connection.execute(_SQL["tail_quarantine"], _quarantine(tail))
+    if tail.line or tail.redriven is not None:
+        write_parking(connection, tail.line, topic_ids=tail.topic_ids, redriven=tail.redriven)
 
 
 def check_committed(commit: Cursor[Any]) -> None:
