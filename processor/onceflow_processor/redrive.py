@@ -179,7 +179,7 @@ class Redrive:
 
 def _head(row: tuple[Any, ...]) -> Head:
     """Return what ``claim_key`` has found."""
-    (order_key, fence, account, mode, event_id, attempts, open_tries, topic_id, number, offset, topic, key, value, _body,
+    (order_key, fence, account, mode, event_id, attempts, open_tries, topic_id, number, offset, topic, key, value, body,
      headers, record_time, event_type, object_id, created, received_at, body_sha256) = row  # fmt: skip
     identity = Identity(account, mode, event_id)
     record = Record(
@@ -196,6 +196,8 @@ def _head(row: tuple[Any, ...]) -> Head:
         source="",
         traceparent=None,
         body_sha256=body_sha256,
+        # It was vouched for, and its key looked at, when it was admitted.
+        trust="parked",
     )
-    item = Item(record, event, order_key=order_key, tries=min(attempts, TRIES_MAX) - 1)
+    item = Item(record, event, order_key=order_key, tries=min(attempts, TRIES_MAX) - 1, unwrapped=body)
     return Head(Redriven(order_key, identity, fence, attempts), item, topic_id, open_tries)
