@@ -136,6 +136,21 @@ RECORD_FAILURES = _kinds(
         "Mend the handler; traceback and bytes are kept in onceflow.quarantine.",
     ),
     (
+        "dependency_failed",
+        "A call of the handler failed for a reason that passes, again and again.",
+        "Bring the service back that the handler calls; the event is tried again by itself, and quarantined after too many tries.",
+    ),
+    (
+        "retry_asked",
+        "The handler asked for a later retry (RetryIn).",
+        "Look at its reason; the event is tried again by itself, and quarantined after too many tries.",
+    ),
+    (
+        "quarantine_asked",
+        "The handler asked for a person (Quarantine).",
+        "Look at its reason, do what it says, and decide: retry or skip.",
+    ),
+    (
         "process_killed",
         "The process ended again and again while it tried this record with care.",
         "Look at the memory and native code of the handler with this event; the bytes are in onceflow.quarantine.",
