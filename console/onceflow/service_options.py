@@ -91,6 +91,7 @@ def processor_options(settings: Settings, *, handlers: Handlers, announce: Annou
         start=settings.processor.start,
         group_protocol=settings.processor.group_protocol,
         api_version=settings.stripe.api_version,
+        read_objects=settings.processor.read_objects,
         batch_records_max=settings.processor.batch_records_max,
         batch_bytes_max=settings.processor.batch_bytes_max,
         batch_seconds_max=settings.processor.batch_seconds_max,

@@ -19,6 +19,7 @@ from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.envelope import Envelope, read_envelope
 from onceflow_schemas.event_record import EventRecord, Untrusted, open_event
 from onceflow_schemas.failure_course import Course
+from onceflow_schemas.object_reads import ReadNeed
 
 ORDER_KEY_BYTES_MAX = 512
 """Longer keys than this are no ids, and would not fit into an index."""
@@ -49,7 +50,8 @@ class Fault:
     """Why an event is parked or goes to quarantine; ``code`` is a failure code.
 
     ``blocks`` says that the events of its order key wait behind it: its effects are missing, not only its record bad.
-    ``wait_seconds`` is what a handler asked for with ``RetryIn``.
+    ``wait_seconds`` is what a handler asked for with ``RetryIn``.  ``read`` is what must be read at Stripe before the event can
+    be handled: it is parked until that is done.
     """
 
     code: str
@@ -59,6 +61,7 @@ class Fault:
     course: Course = Course.QUARANTINE
     blocks: bool = False
     wait_seconds: float | None = None
+    read: ReadNeed | None = None
 
 
 @dataclass(slots=True)

@@ -28,6 +28,8 @@ from onceflow_processor.object_guard import lock_guards
 from onceflow_processor.ordering import counts_of, stale_of
 from onceflow_processor.parking import Waiting, exhausted, line_of, stand_behind
 from onceflow_processor.position import Position
+from onceflow_processor.read_course import thin_event
+from onceflow_processor.reads.asking import read_results
 from onceflow_processor.records import Partition
 from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
 from onceflow_processor.tail import Tail, write_tail
@@ -115,6 +117,7 @@ class Attempt:
         claimed = self._claim()
         hit("processor.after_markers")
         counts.duplicate = claimed.duplicates
+        self._begin_reads(claimed.firsts)
         wanted = self._read_bodies(claimed.firsts, counts)
         work = (
             _without(wanted, stand_behind(claimed.firsts, claimed.parked_keys)) if self._may_wait(claimed) else wanted
@@ -137,12 +140,20 @@ class Attempt:
         Raises:
             psycopg.Error, HandlerFailed, StrangersFound: as ``run``.
         """
-        work = self._read_bodies(self._claim().firsts, Counts())
+        firsts = self._claim().firsts
+        self._begin_reads(firsts)
+        work = self._read_bodies(firsts, Counts())
         lock_guards(self._connection, work, guards=self._known.guards, handlers=self._settings.handlers)
         self._look_up_declared_facts(work)
         for item, event in work:
             self._handler_run().rehearse(item, event)
         return bool(work)
+
+    def _begin_reads(self, firsts: Sequence[Item]) -> None:
+        """Look up what was read for the events, where something may have been: records in their turn come for the first time."""
+        enabled, looks = self._settings.run.read_objects, not self._entry.has_progress and bool(firsts)
+        found = read_results(self._connection, firsts) if enabled and looks else {}
+        self._known.reads.begin(found, enabled=enabled)
 
     def _may_wait(self, claimed: Claimed) -> bool:
         return bool(claimed.parked_keys) or any(item.fault is not None for item in claimed.firsts)
@@ -188,7 +199,8 @@ class Attempt:
             if item.fault is not None:
                 continue
             envelope = item.take_envelope()
-            if envelope.problem is not None or envelope.created is None or envelope.body is None:
+            is_thin = envelope.is_thin and envelope.problem == "unsupported_kind" and self._known.reads.enabled
+            if (envelope.problem is not None and not is_thin) or envelope.created is None or envelope.body is None:
                 item.fault = Fault(envelope.problem or "not_an_event", envelope.detail)
                 continue
             counts.text_replaced += envelope.replaced
@@ -200,7 +212,8 @@ class Attempt:
                 item.event, item.fault = None, Fault("bad_key", "the record's key is not the account and the object")
                 strangers = True
                 continue
-            self._hints.extend(hints_of(envelope, record.identity))
+            if not is_thin:
+                self._hints.extend(hints_of(envelope, record.identity))
             if self._settings.handlers.for_type(record.type):
                 event = Event(
                     identity=record.identity,
@@ -212,7 +225,11 @@ class Attempt:
                     raw=item.body,
                     text_replaced=envelope.replaced,
                 )
-                work.append((item, event))
+                whole = thin_event(event, self._known.reads.of(event.identity)) if is_thin else event
+                if isinstance(whole, Fault):
+                    item.fault = whole
+                else:
+                    work.append((item, whole))
         if strangers:
             raise StrangersFound
         return work

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.identity import Identity, event_cause
+from onceflow_schemas.strict_json import read_strictly
 
 
 class Previous(NamedTuple):
@@ -46,6 +47,8 @@ class Event:
             type asks for an order (``handlers.on(..., order=...)``).
         previous: what had been applied of the object before; None when nothing was, or it is not known.
         object_was_read: True when ``object`` was read at Stripe and is not what the event told; ``raw`` is what it told.
+        read_at: when it was read, by Stripe's clock or a little earlier; None where that is not known.
+        read_body: the whole event as it was made of what was read, of a thin event.
     """
 
     identity: Identity
@@ -59,6 +62,8 @@ class Event:
     is_stale: bool = False
     previous: Previous | None = None
     object_was_read: bool = False
+    read_at: datetime | None = None
+    read_body: bytes | None = None
 
     @property
     def id(self) -> str:
@@ -102,7 +107,7 @@ class Event:
 
     def read_again(self) -> Self:
         """Return the event with a body of its own, for another try: the handler of the first may have changed it."""
-        body = read_envelope(self.raw).body
+        body = read_envelope(self.raw).body if self.read_body is None else read_strictly(self.read_body).value
         assert body is not None, "an event that was handled can be read"
         return replace(self, body=body)
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
+import orjson
+
 from onceflow_processor.event import Event
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.money import money_problem
@@ -94,14 +96,14 @@ def whole_thin_event(event: Event, reading: Reading) -> Event:
         "data": {**(data if isinstance(data, dict) else {}), "object": subject},
         "request": reason.get("request") if isinstance(reason, dict) else None,
     }
-    return replace(event, body=body, object_was_read=True)
+    return replace(event, body=body, object_was_read=True, read_at=reading.stripe_at, read_body=orjson.dumps(body))
 
 
 def with_object(event: Event, reading: Reading) -> Event:
     """Return an event whose object is the one that was read."""
     assert reading.body is not None, "only a whole read has an object"
     body = {**event.body, "data": {**event.body["data"], "object": read_strictly(reading.body).value}}
-    return replace(event, body=body, object_was_read=True)
+    return replace(event, body=body, object_was_read=True, read_at=reading.stripe_at)
 
 
 def with_lines(event: Event, reading: Reading) -> Event:
@@ -113,15 +115,17 @@ def with_lines(event: Event, reading: Reading) -> Event:
     return replace(event, body=body)
 
 
-def state_of(event: Event, reading: Reading) -> ObjectState:
-    """Return the state that counts as applied when the event's handlers have met what was read.
+def is_gone(event: Event) -> bool:
+    """Tell whether the object that was read for an event is not there any more."""
+    return event.object_was_read and event.object.get("deleted") is True
 
-    Args:
-        event: with the object that was read.
-        reading: whole.
-    """
+
+def state_of(event: Event) -> ObjectState:
+    """Return the state that an event tells, or that was read for it: that counts as told at the moment of the read."""
+    if not event.object_was_read or is_gone(event):
+        return read_state(event.object, created=event.created, event_id=event.id, event_type=event.type)
     told = event.created.replace(microsecond=0)
-    read = told if reading.stripe_at is None else max(told, reading.stripe_at.replace(microsecond=0))
+    read = told if event.read_at is None else max(told, event.read_at.replace(microsecond=0))
     return read_state(event.object, created=read, event_id=event.id, event_type=READ_TYPE)
 
 

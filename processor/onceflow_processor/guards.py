@@ -19,13 +19,14 @@ GuardKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An event beside what was applied of its object before."""
+    """An event beside what was applied of its object before; ``is_read`` when what it offers was read at Stripe."""
 
     identity: Identity
     key: GuardKey
     order: Order
     applied: ObjectState | None
     offered: ObjectState
+    is_read: bool = False
 
     def shown(self, event: Event) -> Event:
         """Return the event as its handlers see it."""

@@ -12,8 +12,9 @@ from onceflow_processor.breaker import Breaker
 from onceflow_schemas.failure_course import Course
 
 TRIES_MAX = 3
-SAID_CODES = frozenset({"retry_asked", "quarantine_asked"})
-"""What handlers ask for themselves: it takes no further tries, and is no sign of a broken handler."""
+SAID_CODES = frozenset({"retry_asked", "quarantine_asked", "reading", "read_failed"})
+"""What handlers ask for themselves, or what was found before they ran: it takes no further tries, and is no sign of a broken
+handler."""
 
 ERROR_NAME_CHARACTERS_MAX = 100
 
@@ -65,8 +66,9 @@ class CutBefore(Exception):
 def log_failure(failure: HandlerFailed) -> None:
     """Say which event failed and how, without what it holds: the message is with the traceback in quarantine."""
     item, fault = failure.item, failure.fault
-    log.warning(
-        "handler_failed",
+    say = log.debug if fault.read is not None else log.warning
+    say(
+        "event_waits" if fault.read is not None else "handler_failed",
         handler=fault.handler,
         code=fault.code,
         error=fault.detail.partition(":")[0][:ERROR_NAME_CHARACTERS_MAX],

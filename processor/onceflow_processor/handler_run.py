@@ -22,6 +22,7 @@ from onceflow_processor.breaker import Breaker
 from onceflow_processor.deadline import Deadline, HandlerDeadline
 from onceflow_processor.effects import Effects
 from onceflow_processor.event import Event
+from onceflow_processor.guards import Placed
 from onceflow_processor.handler_failure import (
     TRIES_MAX,
     ConnectionLost,
@@ -37,6 +38,7 @@ from onceflow_processor.known import Known
 from onceflow_processor.operations.asked import AskedByNeighbour
 from onceflow_processor.operations.request import RequestRules
 from onceflow_processor.ordering import is_left_out
+from onceflow_processor.read_course import fault_before, met_by, settle_place
 from onceflow_processor.sqlstates import Meaning, meaning_of, sqlstate_of
 from onceflow_processor.tx import Requests, Tx
 from onceflow_producer.failpoint import hit
@@ -61,7 +63,7 @@ _SQL = queries("batch")
 class HandlerSettings:
     """What running handlers needs to know; lengths of time in seconds, sizes in bytes; ``stopping`` tells of SIGTERM.
 
-    ``requests`` says which operations may be asked for; None: none.
+    ``requests`` says which operations may be asked for; None: none.  ``read_objects``: events may wait for a read at Stripe.
     """
 
     handlers: Handlers
@@ -71,6 +73,7 @@ class HandlerSettings:
     set_limits: Callable[[Connection[Any]], None]
     stopping: Callable[[], bool]
     requests: RequestRules | None = None
+    read_objects: bool = False
 
 
 class HandlerRun:
@@ -211,15 +214,17 @@ class HandlerRun:
                     self._breaker.went_well(handler.name for handler in handlers)
 
     def _run_event(self, item: Item, event: Event) -> Effects:
-        effects = Effects(placed=self._known.guards.place(event.identity))
+        handlers, found = self._settings.handlers.for_type(event.type), self._known.reads.of(event.identity)
+        effects = Effects(placed=self._place(item, event, handlers))
         if effects.placed is not None:
             event = effects.placed.shown(event)
-        for handler in self._settings.handlers.for_type(event.type):
+        for handler in handlers:
             if effects.placed is not None and is_left_out(handler, event, effects=effects, facts=self._known.facts):
                 continue
             may_have_set = False
             try:
-                may_have_set = self._run_handler(handler, event, effects)
+                met = met_by(handler, event, effects.placed, found) if self._known.reads.enabled else event
+                may_have_set = self._run_handler(handler, met, effects)
             except HandlerDeadline:
                 self._known.give_back(effects)
                 # Waiting for the database, the network or the server may be at fault, so that it is tried again.
@@ -241,6 +246,22 @@ class HandlerRun:
         if effects.placed is not None:
             self._known.guards.advance(effects.placed)
         return effects
+
+    def _place(self, item: Item, event: Event, handlers: Sequence[Handler]) -> Placed | None:
+        """Say what an event is to its object.
+
+        Raises:
+            HandlerFailed: before anything was done, when something has to be read at Stripe first, or could not be.
+        """
+        placed, reads = self._known.guards.place(event.identity), self._known.reads
+        if not reads.enabled:
+            return placed
+        found = reads.of(event.identity)
+        placed = settle_place(placed, event, handlers=handlers, found=found)
+        fault = fault_before(event, placed, handlers=handlers, found=found)
+        if fault is not None:
+            raise HandlerFailed(item, fault, touched=False)
+        return placed
 
     def _run_handler(self, handler: Handler, event: Event, effects: Effects) -> bool:
         """Run one handler; True when it may have changed settings of the session."""

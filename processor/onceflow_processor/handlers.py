@@ -22,6 +22,8 @@ HandlerFunction = Callable[[Event, Tx], None]
 FactsFunction = Callable[[Event], Iterable[tuple[str, ...]]]
 InOrder = Literal["as_is", "latest", "each"]
 """Which events of an object a handler meets: all as they come, those that tell newer state, each transition once."""
+WithLines = Literal["as_sent", "all"]
+"""Whether a handler meets the lines of an object as the event shows them, which are the first ones, or all of them."""
 InReplay = Literal["always", "never"]
 """Whether a handler may run when a person reads a stretch of a topic again."""
 InRerun = Literal["rolled_back", "safe"]
@@ -45,6 +47,7 @@ class Handler:
     order: InOrder = "as_is"
     replay: InReplay = "always"
     rerun: InRerun = "rolled_back"
+    lines: WithLines = "as_sent"
 
 
 class Handlers:
@@ -68,6 +71,7 @@ class Handlers:
         order: InOrder = "as_is",
         replay: InReplay = "always",
         rerun: InRerun = "rolled_back",
+        lines: WithLines = "as_sent",
     ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Register a function ``(event, tx) -> None`` for event types.
 
@@ -85,6 +89,8 @@ class Handlers:
             replay: ``"never"`` leaves the handler out of ``onceflow replay``: it runs for live events only.
             rerun: ``"safe"`` says that its own SQL may be kept when ``onceflow replay --rerun --execute`` runs it a
                 second time for the same event; otherwise only its outcomes and operations count, and its SQL is undone.
+            lines: ``"all"``: an event whose object shows only its first lines waits until the others were read at Stripe
+                (with the setting ``processor.read_objects``); where they are too many, ``event.lines_truncated`` stays True.
         """
         asked: tuple[object, ...] = types
         if any(callable(event_type) for event_type in asked):
@@ -93,8 +99,8 @@ class Handlers:
 
         def register(function: HandlerFunction) -> HandlerFunction:
             given = cast("object", name if name is not None else getattr(function, "__name__", ""))
-            self._faults.extend(_choice_faults(given, order=order, replay=replay, rerun=rerun))
-            self._add(types, Handler(cast("str", given), function, facts, order, replay, rerun))
+            self._faults.extend(_choice_faults(given, order=order, replay=replay, rerun=rerun, lines=lines))
+            self._add(types, Handler(cast("str", given), function, facts, order, replay, rerun, lines))
             return function
 
         return register
@@ -220,11 +226,12 @@ def _faults_of(types: tuple[object, ...], function: object, name: object) -> lis
     return faults
 
 
-def _choice_faults(name: object, *, order: object, replay: object, rerun: object) -> list[str]:
+def _choice_faults(name: object, *, order: object, replay: object, rerun: object, lines: object) -> list[str]:
     given = (
         ("order", order, get_args(InOrder)),
         ("replay", replay, get_args(InReplay)),
         ("rerun", rerun, get_args(InRerun)),
+        ("lines", lines, get_args(WithLines)),
     )
     faults = [
         f"{argument}= of the handler {name!r} is {value!r}: write {' or '.join(map(repr, choices))}"

@@ -6,6 +6,7 @@ from onceflow_processor.effects import Effects
 from onceflow_processor.facts import Facts
 from onceflow_processor.guards import Guards
 from onceflow_processor.operations.asked import AskedOperations
+from onceflow_processor.read_course import ReadResults
 
 
 class Known:
@@ -15,6 +16,7 @@ class Known:
         self.facts = Facts()
         self.operations = AskedOperations()
         self.guards = Guards()
+        self.reads = ReadResults()
 
     def give_back(self, effects: Effects) -> None:
         """Forget what an event claimed and asked for, because its work was rolled back."""

@@ -15,10 +15,11 @@ from psycopg import Connection
 from onceflow_processor.admission import Item
 from onceflow_processor.arrays import Blobs, Texts
 from onceflow_processor.event import Event
+from onceflow_processor.event_reads import state_of
 from onceflow_processor.guards import GuardKey, Guards
 from onceflow_processor.handlers import Handlers
 from onceflow_schemas.identity import Identity
-from onceflow_schemas.object_order import ObjectState, Rank, read_state
+from onceflow_schemas.object_order import ObjectState, Rank
 from onceflow_schemas.sql import queries
 
 _SQL = queries("object_guard")
@@ -81,8 +82,7 @@ def _offered(
     for item, event in work:
         if item.event is None or not item.event.object_id or not handlers.asks_for_order(event.type):
             continue
-        state = read_state(event.object, created=event.created, event_id=event.id, event_type=event.type)
-        yield event.identity, ((event.account, event.mode, item.event.object_id), state)
+        yield event.identity, ((event.account, event.mode, item.event.object_id), state_of(event))
 
 
 def _objects(keys: Iterable[GuardKey]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def stand_behind(items: Sequence[Item], parked_keys: AbstractSet[str]) -> list[I
 
 def exhausted(fault: Fault, *, attempts: int, rules: RetryRules) -> Fault:
     """Return the fault as it counts now: what was tried too often from parking needs a person."""
-    if fault.course is not Course.PARK or attempts < rules.attempts_max:
+    if fault.course is not Course.PARK or fault.read is not None or attempts < rules.attempts_max:
         return fault
     return replace(fault, course=Course.QUARANTINE, detail=f"{fault.detail} (after {attempts} tries from parking)")
 

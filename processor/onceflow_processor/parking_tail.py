@@ -16,6 +16,7 @@ from onceflow_processor.arrays import Texts
 from onceflow_processor.claim import event_of
 from onceflow_processor.kept_records import fault_columns, identity_columns, kept_columns
 from onceflow_processor.parking import Redriven, Waiting
+from onceflow_processor.reads.asking import ask_for_reads, let_keys_wait
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.sql import queries
 
@@ -37,6 +38,9 @@ def write_parking(
         topic_ids: topic id by topic.
         redriven: the key whose head was tried; the line is the head itself then, or empty when it need not wait.
     """
+    waits = [(one.item, one.fault.read) for one in line if one.fault is not None and one.fault.read is not None]
+    if waits:
+        ask_for_reads(connection, waits)
     if redriven is None:
         connection.execute(_SQL["park_keys"], _keys(line))
         behind = [one for one in line if one.wait_seconds is not None]
@@ -44,6 +48,8 @@ def write_parking(
             connection.execute(_SQL["park"], _events(behind, topic_ids))
     else:
         _end_redrive(connection, line, redriven)
+    if waits:
+        let_keys_wait(connection, waits)
 
 
 def _end_redrive(connection: Connection[Any], line: Sequence[Waiting], redriven: Redriven) -> None:

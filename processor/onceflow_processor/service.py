@@ -80,6 +80,7 @@ class ProcessorOptions:
         start: ``earliest`` or a time in the records' form, for topics without a position.
         group_protocol: ``auto``, ``consumer`` or ``classic``.
         api_version: what operations are frozen with.
+        read_objects: events may wait for a read at Stripe, which the workers of operations do.
         batch_records_max: records of one transaction.
         batch_bytes_max: bytes of one transaction.
         batch_seconds_max: handlers of one transaction may take this long before it is cut.
@@ -109,6 +110,7 @@ class ProcessorOptions:
     start: str = "earliest"
     group_protocol: str = "auto"
     api_version: str = API_VERSION
+    read_objects: bool = False
     batch_records_max: int = 1_000
     batch_bytes_max: int = 16_777_216
     batch_seconds_max: float = 5.0
@@ -264,6 +266,7 @@ class _Service:
                     ),
                     stopping=lambda: self._lifetime.stopping,
                     requests=RequestRules(accounts, options.handlers.effects, options.api_version),
+                    read_objects=options.read_objects,
                 ),
                 cluster_id=cluster,
             ),

@@ -95,9 +95,7 @@ def envelope_of(document: Document, body: bytes) -> Envelope:
     event_id = _event_id(event, body, faults)
     kind = event.get("object")
     thin = kind == THIN_KIND
-    if thin:
-        faults.note("unsupported_kind", "the body is a thin event")
-    elif kind != "event" or not isinstance(event.get("data"), dict):
+    if not thin and (kind != "event" or not isinstance(event.get("data"), dict)):
         faults.note("not_an_event", "the body is not an event with data")
     subject = _subject(event, thin=thin)
     if not subject and not thin:
@@ -115,6 +113,9 @@ def envelope_of(document: Document, body: bytes) -> Envelope:
     account = _matching(named, ACCOUNT_PATTERN)
     if account is None and named is not None:
         faults.note("bad_account", "the account is not usable")
+    if thin:
+        # The last fault: a thin event with no other one can be handled once it was read.
+        faults.note("unsupported_kind", "the body is a thin event")
     if faults.problem is None and (money := money_problem(subject)) is not None:
         faults.note(*money)
     object_id = _matching(subject.get("id"), OBJECT_ID_PATTERN) or ""

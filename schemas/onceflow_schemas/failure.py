@@ -176,6 +176,11 @@ RECORD_FAILURES = _kinds(
         "Keep outcomes small and plain: JSON data without NaN, within the topic's limit.",
     ),
     (
+        "reading",
+        "The event waits until what it needs was read at Stripe.",
+        "`onceflow operate` reads it; where none runs, start one with a Stripe key.",
+    ),
+    (
         "read_failed",
         "What the event needs from Stripe could not be read.",
         "The row in onceflow.object_read says why; mend it, then retry the event: it asks anew.",

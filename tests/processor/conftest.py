@@ -108,6 +108,7 @@ class Bench:
     items: list[Item] = field(default_factory=list)
     wait: Callable[[float], object] = field(default_factory=lambda: threading.Event().wait)
     entry: Entry = IN_TURN
+    read_objects: bool = False
     retry: RetryRules = field(default_factory=RetryRules)
     lease_seconds: float = 60.0
 
@@ -191,6 +192,7 @@ class Bench:
                 ),
                 lambda: self.stopping,
                 RequestRules(RULES.accounts, self.handlers.effects),
+                self.read_objects,
             ),
             cluster_id=CLUSTER,
             retry=self.retry,

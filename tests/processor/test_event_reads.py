@@ -13,6 +13,7 @@ from onceflow_processor.event_reads import (
     READ_TYPE,
     Reading,
     has_more_lines,
+    is_gone,
     need_of_lines,
     need_of_thin_event,
     need_of_tie,
@@ -130,15 +131,33 @@ def test_lines_that_were_read_take_the_place_of_the_first_ones() -> None:
     ],
 )
 def test_what_was_read_counts_as_told_when_it_was_read(stripe_at: datetime | None, created: datetime) -> None:
-    own = event({"id": "sub_1", "object": "subscription", "status": "active"})
-    state = state_of(own, reading(None, stripe_at=stripe_at))
+    subject = {"id": "sub_1", "object": "subscription", "status": "active"}
+    state = state_of(with_object(event(subject), reading(subject, stripe_at=stripe_at)))
     assert (state.created, state.type, state.event_id) == (created, READ_TYPE, "evt_1")
     assert (state.status, state.tombstone) == ("active", False)
 
 
+def test_what_an_event_told_counts_as_told_by_it() -> None:
+    state = state_of(event({"id": "sub_1", "object": "subscription", "status": "active"}))
+    assert (state.created, state.type) == (CREATED, "customer.updated")
+
+
 def test_a_final_status_that_was_read_is_final() -> None:
-    own = event({"id": "sub_1", "object": "subscription", "status": "canceled"})
-    assert state_of(own, reading(None)).tombstone is True
+    subject = {"id": "sub_1", "object": "subscription", "status": "canceled"}
+    assert state_of(with_object(event(subject), reading(subject))).tombstone is True
+
+
+def test_what_is_gone_was_told_by_the_event() -> None:
+    gone = whole_thin_event(event(body=THIN), reading({"event": THIN}, result="gone"))
+    assert is_gone(gone)
+    assert not is_gone(event({"id": "cus_1", "deleted": True}))
+    assert state_of(gone).type == "v1.customer.updated"
+
+
+def test_a_thin_event_is_read_again_as_it_was_made() -> None:
+    found = whole_thin_event(event(body=THIN), reading({"event": THIN, "object": {"id": "cus_1"}}))
+    found.object["id"] = "changed by a handler"
+    assert found.read_again().object == {"id": "cus_1"}
 
 
 def test_amounts_are_looked_at() -> None:

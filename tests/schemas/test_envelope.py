@@ -230,12 +230,15 @@ def test_nul_and_lone_surrogates_do_not_lose_a_paying_event() -> None:
 def test_a_thin_event_is_kept_for_later_with_what_it_says(created: object, moment: datetime | None) -> None:
     related = {"id": "mtr_1", "type": "billing.meter", "url": "/v1/billing/meters/mtr_1"}
     envelope = read_envelope(compact({**THIN, "created": created, "related_object": related}))
-    assert (envelope.problem, envelope.event_id, envelope.object_id) == ("unsupported_kind", "evt_1", "mtr_1")
-    assert envelope.created == moment
+    # Being thin is its last fault: with another one it cannot be handled once it was read either.
+    problem = "bad_created" if moment is None else "unsupported_kind"
+    assert (envelope.problem, envelope.event_id, envelope.object_id) == (problem, "evt_1", "mtr_1")
+    assert (envelope.created, envelope.is_thin) == (moment, True)
 
 
 def test_a_thin_event_without_an_object() -> None:
-    assert read_envelope(compact(THIN)).problem == "unsupported_kind"
+    created = {"created": "2026-01-01T00:00:00.123Z"}
+    assert read_envelope(compact({**THIN, **created})).problem == "unsupported_kind"
 
 
 @CASES

@@ -95,14 +95,18 @@ WHERE waiting.reason = 'reading' AND waiting.read_object = %(object_id)s AND wai
   AND read.object_id = waiting.read_object AND head.parked_at <= read.read_at;
 
 -- name: found
--- What was read for a parked event.  A read that began before the event was parked may not know of it; what a thin event says of
--- itself never changes.
-SELECT read.kind, read.object_id, read.result, read.body, read.stripe_at, read.detail
-FROM onceflow.parked
+-- What was read for events.  A read that began before the event was parked may not know of it; what a thin event says of itself
+-- never changes.
+SELECT event.account, event.mode, event.event_id, read.kind, read.result, read.body, read.stripe_at, read.detail
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(object_ids)s::text[])
+     AS event (account, mode, event_id, object_id)
 JOIN onceflow.object_read AS read
-  ON read.account = parked.account AND read.mode = parked.mode AND read.object_id IN (%(object_id)s, %(event_id)s)
-WHERE parked.account = %(account)s AND parked.mode = %(mode)s AND parked.event_id = %(event_id)s
-  AND (read.read_at >= parked.parked_at OR (read.kind = 'thin_event' AND read.result = 'whole'));
+  ON read.account = event.account AND read.mode = event.mode
+     AND ((read.kind = 'thin_event' AND read.object_id = event.event_id)
+          OR (read.kind IN ('object', 'lines') AND read.object_id = event.object_id))
+LEFT JOIN onceflow.parked
+  ON parked.account = event.account AND parked.mode = event.mode AND parked.event_id = event.event_id
+WHERE read.read_at >= parked.parked_at OR (read.kind = 'thin_event' AND read.result <> 'failed');
 
 -- name: wait
 -- The keys whose head waits for a read, written after the keys themselves.  A key that has another head meanwhile keeps its reason.

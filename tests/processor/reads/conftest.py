@@ -26,7 +26,8 @@ from onceflow_schemas.object_reads import ReadKind, ReadNeed
 from onceflow_schemas.sql import queries
 from onceflow_simulator import Simulator
 
-PLATFORM, CONNECTED = "acct_simulator", "acct_C1"
+PLATFORM, CONNECTED, SHOP = "acct_simulator", "acct_C1", "acct_test"
+"""The simulator's own account, one that is connected to it, and what the events of a bench call the first."""
 VERSION = "2026-10-28.endive"
 WAIT_SECONDS_MAX = 20.0
 
@@ -70,7 +71,7 @@ class Desk:
             )
         known: dict[str, Any] = {
             "owner": f"reader-{uuid.uuid4().hex[:6]}",
-            "accounts": (PLATFORM, CONNECTED),
+            "accounts": (PLATFORM, CONNECTED, SHOP),
             "lease_seconds": 30.0,
             "requests_per_second": 1_000.0,
             "burst": 1_000,
@@ -79,8 +80,8 @@ class Desk:
 
     def reads(self, *, api_key: str | None = None, base: str | None = None, seconds: float = 5.0) -> StripeReads:
         accesses = [
-            StripeAccess(account=account, mode="test", api_key=api_key or self.api_key, connected=account != PLATFORM)
-            for account in (PLATFORM, CONNECTED)
+            StripeAccess(account=account, mode="test", api_key=api_key or self.api_key, connected=account == CONNECTED)
+            for account in (PLATFORM, CONNECTED, SHOP)
         ]
         return StripeReads(
             accesses,
