@@ -1,6 +1,6 @@
 """The tail of a batch: one pipeline from the facts to COMMIT, without a fetch or sync inside.
 
-Rule: the order is object guards, facts, operations, states, quarantine, parking, progress, guard, then lanes and outcomes in
+Rule: the order is object guards, facts, operations, states, parking, quarantine, progress, guard, then lanes and outcomes in
 the last statement before COMMIT.  Checks raise on the server.  The COMMIT tag is read afterwards, because a failed transaction may answer
 COMMIT with ROLLBACK and no error.
 """
@@ -100,10 +100,10 @@ def _write_ends(connection: Connection[Any], tail: Tail) -> None:
         connection.execute(_SQL["tail_states"], _states(tail.failed))
     if tail.stale:
         write_stale(connection, tail.stale)
-    if tail.quarantine:
-        connection.execute(_SQL["tail_quarantine"], _quarantine(tail))
     if tail.line or tail.redriven is not None:
         write_parking(connection, tail.line, topic_ids=tail.topic_ids, redriven=tail.redriven)
+    if tail.quarantine:
+        connection.execute(_SQL["tail_quarantine"], _quarantine(tail))
 
 
 def check_committed(commit: Cursor[Any]) -> None:
