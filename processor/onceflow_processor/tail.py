@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -43,7 +43,7 @@ class NotCommitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked."""
+    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked; ``note`` writes in their place."""
 
     guard: int
     cluster_id: str
@@ -55,6 +55,7 @@ class Tail:
     outcomes: Sequence[Outcome]
     operations: Sequence[Asked] = ()
     hints: Sequence[Hint] = ()
+    note: Callable[[], None] | None = None
 
 
 def write_tail(connection: Connection[Any], tail: Tail) -> None:
@@ -75,6 +76,8 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
             connection.execute(_SQL["tail_quarantine"], _quarantine(tail.quarantine, tail.topic_ids))
         if tail.moves:
             connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+        if tail.note is not None:
+            tail.note()
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
         hit("processor.before_outcomes")
         if tail.outcomes:
