@@ -26,7 +26,8 @@ GRANT SELECT (id, args_sha256) ON onceflow.operation TO onceflow_processor, once
 
 -- Processor: the batch transaction.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO onceflow_processor;
-GRANT SELECT, INSERT, UPDATE (state, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
+GRANT SELECT, INSERT, UPDATE (state, is_stale, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
+GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
 GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at,
               decided_at, decided_by, decision, reason, dead_lettered_at)

@@ -23,6 +23,8 @@ from onceflow_processor.handlers import Handlers
 from onceflow_processor.hints import Hint, hints_of
 from onceflow_processor.known import Known
 from onceflow_processor.look_up import look_up_facts
+from onceflow_processor.object_guard import lock_guards
+from onceflow_processor.ordering import counts_of, stale_of
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
@@ -63,6 +65,7 @@ class Counts:
     operations: int = 0
     hints: int = 0
     text_replaced: int = 0
+    ordered: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
     kept: list[tuple[Item, Fault]] = field(default_factory=list)
 
@@ -119,6 +122,7 @@ class Attempt:
         hit("processor.after_markers")
         counts.duplicate = claimed.duplicates
         work = self._read_bodies(claimed.firsts, counts)
+        lock_guards(self._connection, work, guards=self._known.guards, handlers=self._settings.handlers)
         self._look_up_declared_facts(work)
         run = self._handler_run()
         self.effects = run.with_savepoints(work) if savepoints else run.plain(work)
@@ -137,6 +141,7 @@ class Attempt:
             psycopg.Error, HandlerFailed, StrangersFound: as ``run``.
         """
         work = self._read_bodies(self._claim().firsts, Counts())
+        lock_guards(self._connection, work, guards=self._known.guards, handlers=self._settings.handlers)
         self._look_up_declared_facts(work)
         for item, event in work:
             self._handler_run().rehearse(item, event)
@@ -230,6 +235,7 @@ class Attempt:
         operations = self._known.operations.asked()
         counts.operations, counts.hints = len(operations), len(self._hints)
         counts.kept = quarantine
+        counts.ordered = counts_of(effects for _, effects in self.effects)
         for _, fault in quarantine:
             counts.quarantined[fault.code] = counts.quarantined.get(fault.code, 0) + 1
         write_tail(
@@ -237,6 +243,8 @@ class Attempt:
             Tail(
                 guard=self._guard,
                 cluster_id=self._settings.cluster_id,
+                guards=self._known.guards.moved(),
+                stale=stale_of(effects for _, effects in self.effects),
                 facts=self._known.facts.claimed(),
                 failed=failed,
                 quarantine=quarantine,

@@ -20,6 +20,8 @@ from onceflow_schemas.failure import Misconfigured
 
 HandlerFunction = Callable[[Event, Tx], None]
 FactsFunction = Callable[[Event], Iterable[tuple[str, ...]]]
+InOrder = Literal["as_is", "latest", "each"]
+"""Which events of an object a handler meets: all as they come, those that tell newer state, each transition once."""
 InReplay = Literal["always", "never"]
 """Whether a handler may run when a person reads a stretch of a topic again."""
 InRerun = Literal["rolled_back", "safe"]
@@ -40,6 +42,7 @@ class Handler:
     name: str
     function: HandlerFunction
     facts: FactsFunction | None
+    order: InOrder = "as_is"
     replay: InReplay = "always"
     rerun: InRerun = "rolled_back"
 
@@ -62,6 +65,7 @@ class Handlers:
         *types: str,
         name: str | None = None,
         facts: FactsFunction | None = None,
+        order: InOrder = "as_is",
         replay: InReplay = "always",
         rerun: InRerun = "rolled_back",
     ) -> Callable[[HandlerFunction], HandlerFunction]:
@@ -74,6 +78,10 @@ class Handlers:
             facts: tells from an event which facts (namespace, key parts ...) its handler may claim with
                 ``tx.once``; they are then looked up before the handler runs, which saves a rerun of the batch
                 where facts are often taken already.
+            order: ``"as_is"``: events are met as they come.  ``"latest"``: for handlers that write down the object's
+                state; an event that tells an older state than was applied, or the same again, is marked but not met.
+                ``"each"``: for handlers that act on transitions; every event is met, ``event.is_stale`` tells the older
+                ones, and two event ids of one change are met once.
             replay: ``"never"`` leaves the handler out of ``onceflow replay``: it runs for live events only.
             rerun: ``"safe"`` says that its own SQL may be kept when ``onceflow replay --rerun --execute`` runs it a
                 second time for the same event; otherwise only its outcomes and operations count, and its SQL is undone.
@@ -85,8 +93,8 @@ class Handlers:
 
         def register(function: HandlerFunction) -> HandlerFunction:
             given = cast("object", name if name is not None else getattr(function, "__name__", ""))
-            self._faults.extend(_choice_faults(given, replay=replay, rerun=rerun))
-            self._add(types, Handler(cast("str", given), function, facts, replay, rerun))
+            self._faults.extend(_choice_faults(given, order=order, replay=replay, rerun=rerun))
+            self._add(types, Handler(cast("str", given), function, facts, order, replay, rerun))
             return function
 
         return register
@@ -169,6 +177,10 @@ class Handlers:
             self._resolved[event_type] = found
         return found
 
+    def asks_for_order(self, event_type: str) -> bool:
+        """Tell whether a handler of a type has an order, so that the guards of its objects are needed."""
+        return any(handler.order != "as_is" for handler in self.for_type(event_type))
+
     def types(self) -> tuple[str, ...]:
         """Return the registered types and prefixes, sorted."""
         return tuple(sorted({event_type for event_type, _ in self._registered}))
@@ -208,8 +220,12 @@ def _faults_of(types: tuple[object, ...], function: object, name: object) -> lis
     return faults
 
 
-def _choice_faults(name: object, *, replay: object, rerun: object) -> list[str]:
-    given = (("replay", replay, get_args(InReplay)), ("rerun", rerun, get_args(InRerun)))
+def _choice_faults(name: object, *, order: object, replay: object, rerun: object) -> list[str]:
+    given = (
+        ("order", order, get_args(InOrder)),
+        ("replay", replay, get_args(InReplay)),
+        ("rerun", rerun, get_args(InRerun)),
+    )
     faults = [
         f"{argument}= of the handler {name!r} is {value!r}: write {' or '.join(map(repr, choices))}"
         for argument, value, choices in given

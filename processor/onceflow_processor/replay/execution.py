@@ -28,7 +28,6 @@ from onceflow_processor.replay.survey import Page, Survey
 from onceflow_processor.replay.tally import Tally
 from onceflow_processor.service import ProcessorOptions, ProcessorService
 from onceflow_processor.sqlstates import Meaning, meaning_of
-from onceflow_producer.failpoint import hit
 from onceflow_producer.lifetime import Lifetime
 from onceflow_schemas.failure import LeaseLost, Refused, Unavailable
 
@@ -193,11 +192,9 @@ class _Execution:
                 return None
             pace.ran(len(chunk), now=time.monotonic())
             held = doer.do(chunk, progress)
-            hit("replay.after_chunk")
             if held is not None or self._lifetime.stopping:
                 return held
         progress.end_page(around.connection)
-        hit("replay.after_page")
         return None
 
     def _doer(self, around: Surroundings, request: Request) -> Doer:

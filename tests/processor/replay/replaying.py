@@ -13,10 +13,18 @@ REPLAY_SECONDS_MAX = 240
 ASK_SECONDS_MAX = 60
 
 
-def replayed(road: Road, *arguments: str, status: int = 0, **settings: str) -> dict[str, Any]:
+def replayed(road: Road, *arguments: str, topic: bool = True, status: int = 0, **settings: str) -> dict[str, Any]:
     """Run it to its end; return what it said."""
     done = subprocess.run(
-        [sys.executable, "-m", "onceflow", "replay", "--topic", road.events, "--json", *arguments],
+        [
+            sys.executable,
+            "-m",
+            "onceflow",
+            "replay",
+            *(("--topic", road.events) if topic else ()),
+            "--json",
+            *arguments,
+        ],
         env={**road._environment, **settings},
         capture_output=True,
         text=True,
