@@ -34,6 +34,9 @@ GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failu
 ON onceflow.quarantine TO onceflow_processor;
 GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_processor;
 GRANT INSERT ON onceflow.operation_hint TO onceflow_processor;
+-- Replays run in the processor's place, and are decisions of a person.
+GRANT SELECT, INSERT, UPDATE ON onceflow.replay_run, onceflow.replay_stretch TO onceflow_processor;
+GRANT INSERT ON onceflow.audit TO onceflow_processor;
 -- Whoever notices a restore forgets what look-ups found before it.
 GRANT SELECT (state, looked_up_at), UPDATE (looked_up_at) ON onceflow.operation TO onceflow_processor;
 -- Not of the ledger: a guard lives as long as its transaction, a suspect until it is done.

@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from functools import cache
 from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
 
 from tests.processor.processor_process import Road
 
@@ -36,6 +40,12 @@ def replayed(road: Road, *arguments: str, topic: bool = True, status: int = 0, *
     return answer
 
 
+@cache
+def _admin(bootstrap: str) -> AdminClient:
+    """One for all: a client that is dropped in the moment of its last answer may take the process with it."""
+    return AdminClient({"bootstrap.servers": bootstrap})
+
+
 def error_of(answer: dict[str, Any]) -> tuple[str, int]:
     """Return the code and the number of faults."""
     error = answer["error"]
@@ -44,10 +54,7 @@ def error_of(answer: dict[str, Any]) -> tuple[str, int]:
 
 def untouched(road: Road) -> tuple[Any, ...]:
     """Everything that a replay must leave as it is: progress rows, the live group's offsets and members."""
-    from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
-
-    admin = AdminClient({"bootstrap.servers": road.bootstrap})
+    admin = _admin(road.bootstrap)
     group = f"onceflow.{road.deployment}.processor"
     asked = [ConsumerGroupTopicPartitions(group)]
     listed = admin.list_consumer_group_offsets(asked, request_timeout=ASK_SECONDS_MAX)[group].result()
