@@ -87,10 +87,7 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
             write_stale(connection, tail.stale)
         if tail.quarantine:
             connection.execute(_SQL["tail_quarantine"], _quarantine(tail.quarantine, tail.topic_ids))
-        if tail.moves:
-            connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
-        if tail.note is not None:
-            tail.note()
+        _write_position(connection, tail)
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
         hit("processor.before_outcomes")
         if tail.outcomes:
@@ -98,6 +95,13 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
         hit("processor.before_commit")
         commit = connection.execute(_SQL["commit"])
     check_committed(commit)
+
+
+def _write_position(connection: Connection[Any], tail: Tail) -> None:
+    if tail.moves:
+        connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+    if tail.note is not None:
+        tail.note()
 
 
 def check_committed(commit: Cursor[Any]) -> None:

@@ -5,7 +5,7 @@ Rule: nothing here decides whether an event runs; its marker does, in the transa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,9 +58,9 @@ class InboxDoer:
         partition = items[0].record.partition
         positions = {partition: Position(self._around.place.topic_id, 0, items[0].record.offset, None)}
 
-        def note(connection: Connection[Any], part: Sequence[Item], counts: Any) -> None:
+        def note(connection: Connection[Any], part: Sequence[Item], counts: Mapping[str, int], /) -> None:
             self._settle(progress, end)
-            progress.note(connection, part, counts)
+            progress.note(connection, part, counts=counts)
 
         while items and not self._around.stopping():
             runner = BatchRunner(

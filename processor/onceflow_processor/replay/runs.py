@@ -149,7 +149,7 @@ class RunProgress:
         """The next page is in hand."""
         self._page = page
 
-    def note(self, connection: Connection[Any], items: Sequence[Item], counts: Mapping[str, int]) -> None:
+    def note(self, connection: Connection[Any], items: Sequence[Item], *, counts: Mapping[str, int]) -> None:
         """Write, in the transaction that carries these items, that everything up to the last of them is done."""
         self._write(connection, items[-1].record.offset + 1, counts)
 
