@@ -11,7 +11,7 @@
 --   onceflow_relay       `onceflow relay`: reads outcomes, says how far they are published
 --   onceflow_worker      `onceflow operate`: carries operations out, and never changes what was asked for
 --   onceflow_application your own application with `onceflow.attach`: asks for operations, claims facts, stages outcomes
---   onceflow_operator    `onceflow progress`, `lanes`, `outcomes`, `operations`, `topics plan`: a person's decisions
+--   onceflow_operator    `onceflow progress`, `lanes`, `outcomes`, `operations`, `parked`, `quarantine`, `topics plan`: decisions
 --   onceflow_replayer    `onceflow replay --execute`: a member of onceflow_processor, in whose place your handlers run
 --   onceflow_reader      reads, for whoever looks on
 --

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,12 +24,14 @@ from onceflow_processor.deadline import Deadline
 from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.handoff import Handoff
+from onceflow_processor.inputs.input_topic import InputTopic
 from onceflow_processor.kafka_client import StartClient, admin_client
 from onceflow_processor.log_view import LogView
 from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.operations.request import API_VERSION, RequestRules
 from onceflow_processor.operations.wake import wake_up_over
 from onceflow_processor.relay.lane_check import count_closed_lanes
+from onceflow_processor.retention.store import read_known_from
 from onceflow_processor.start_check import check_database, count_lanes
 from onceflow_processor.worker import Worker, WorkerSettings
 from onceflow_producer.lifetime import Lifetime, say_ready
@@ -49,6 +51,8 @@ GARBAGE_THRESHOLD = 100_000
 """A batch holds tens of thousands of parsed objects that form no cycles; looking for cycles among them again and again
 cost an eighth of the worker's time.  Cycles of a handler are still found, after so many objects that stayed."""
 
+TRANSPORT_RISK = "whoever may write to this topic can forge events that move real money: keep its ACLs narrow"
+
 log = structlog.get_logger("onceflow.processor")
 
 
@@ -63,6 +67,7 @@ class ProcessorOptions:
         accounts: the accounts that it serves, its own first.
         mode: ``live`` or ``test``.
         topics: the event topics.
+        inputs: what those topics carry whose records are not simply the bridge's.
         outcome_topic: the outcome topic; its size limit bounds outcomes.
         group: the consumer group.
         relay_group: the relay's pseudo group, whose cursor the lanes are compared with.
@@ -96,6 +101,7 @@ class ProcessorOptions:
     relay_group: str
     handlers: Handlers
     attestation_keys: Mapping[str, AttestationKey] = field(repr=False)
+    inputs: Sequence[InputTopic] = ()
     horizon_days: int = 35
     start: str = "earliest"
     group_protocol: str = "auto"
@@ -111,6 +117,18 @@ class ProcessorOptions:
     announce: Callable[[Mapping[str, object]], None] | None = None
     parent_pid: int | None = None
     prepared: bool = True
+
+    def rules(self, accounts: frozenset[str], *, known_from: datetime | None) -> Rules:
+        """Return the rules of admission, for the accounts that the database has frozen and what it has deleted."""
+        return Rules(
+            deployment=self.deployment,
+            accounts=accounts,
+            mode=self.mode,
+            keys=self.attestation_keys,
+            horizon=timedelta(days=self.horizon_days),
+            known_from=known_from,
+            inputs={one.topic: one for one in self.inputs},
+        )
 
 
 def run(options: ProcessorOptions) -> int:
@@ -137,6 +155,9 @@ class ProcessorService:
         self._lifetime = lifetime
         self._admin = admin_client(options.kafka)
         self._owner = options.owner or f"{os.uname().nodename}:{os.getpid()}"
+        for one in options.inputs:
+            if one.trust == "transport" and options.mode == "live":
+                log.warning("live_input_trusts_transport", topic=one.topic, format=one.format, risk=TRANSPORT_RISK)
 
     def run(self) -> int:
         """Run until it is told to stop; return 0."""
@@ -222,18 +243,14 @@ class ProcessorService:
             partitions = topics[options.outcome_topic].partitions
             lane_count = count_lanes(connection, outcome_topic=options.outcome_topic, partitions=partitions)
             self._check_lanes(connection)
+            with connection.transaction():
+                known_from = read_known_from(connection)
         except BaseException:
             connection.close()
             raise
         seconds = options.handler_deadline_seconds + options.batch_seconds_max + TRANSACTION_MARGIN_SECONDS
         return connection, WorkerSettings(
-            rules=Rules(
-                deployment=options.deployment,
-                accounts=accounts,
-                mode=options.mode,
-                keys=options.attestation_keys,
-                horizon=timedelta(days=options.horizon_days),
-            ),
+            rules=options.rules(accounts, known_from=known_from),
             attempt=AttemptSettings(
                 run=HandlerSettings(
                     handlers=options.handlers,

@@ -58,7 +58,7 @@ class InboxDoer:
         partition = items[0].record.partition
         positions = {partition: Position(self._around.place.topic_id, 0, items[0].record.offset, None)}
 
-        def note(connection: Connection[Any], part: Sequence[Item], counts: Mapping[str, int], /) -> None:
+        def _note(connection: Connection[Any], part: Sequence[Item], counts: Mapping[str, int]) -> None:
             self._settle(progress, end)
             progress.note(connection, part, counts=counts)
 
@@ -70,7 +70,7 @@ class InboxDoer:
                 deadline=self._deadline,
                 breaker=self._breaker,
                 wait=self._around.wait,
-                entry=replace(self._entry, note=note),
+                entry=replace(self._entry, note=_note),
             )
             try:
                 runner.run(items, positions=positions, end=end)
