@@ -179,7 +179,7 @@ class _Execution:
             progress.end_stretch(around.connection, stretch)
             tally = progress.tally
             passed += stretch.end - stretch.first
-        end(around.connection, run, tally, who=self._order.who)
+        end(around.connection, run, tally=tally, who=self._order.who)
         around.connection.close()
         return Executed(run, tally, self._left_out())
 

@@ -115,7 +115,7 @@ def take(connection: Connection[Any], run_id: int, *, who: str, owner: str) -> R
     return run
 
 
-def end(connection: Connection[Any], run: Run, tally: Tally, *, who: str) -> None:
+def end(connection: Connection[Any], run: Run, *, tally: Tally, who: str) -> None:
     """Close a run whose stretches are done.
 
     Raises:

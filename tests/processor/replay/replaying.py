@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from functools import cache
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.processor.processor_process import Road
@@ -40,12 +39,6 @@ def replayed(road: Road, *arguments: str, topic: bool = True, status: int = 0, *
     return answer
 
 
-@cache
-def _admin(bootstrap: str) -> AdminClient:
-    """One for all: a client that is dropped in the moment of its last answer may take the process with it."""
-    return AdminClient({"bootstrap.servers": bootstrap})
-
-
 def error_of(answer: dict[str, Any]) -> tuple[str, int]:
     """Return the code and the number of faults."""
     error = answer["error"]
@@ -54,11 +47,15 @@ def error_of(answer: dict[str, Any]) -> tuple[str, int]:
 
 def untouched(road: Road) -> tuple[Any, ...]:
     """Everything that a replay must leave as it is: progress rows, the live group's offsets and members."""
-    admin = _admin(road.bootstrap)
     group = f"onceflow.{road.deployment}.processor"
-    asked = [ConsumerGroupTopicPartitions(group)]
-    listed = admin.list_consumer_group_offsets(asked, request_timeout=ASK_SECONDS_MAX)[group].result()
-    offsets = sorted((one.topic, one.partition, one.offset) for one in listed.topic_partitions)
+    # Not by an admin client: librdkafka's answer to ListConsumerGroupOffsets may take the process with it (rd_kafka_cgrp_op).
+    reader = Consumer({"bootstrap.servers": road.bootstrap, "group.id": group})
+    try:
+        places = [TopicPartition(road.events, number) for number in range(road.partitions)]
+        offsets = [(one.partition, one.offset) for one in reader.committed(places, timeout=ASK_SECONDS_MAX)]
+    finally:
+        reader.close()
+    admin = AdminClient({"bootstrap.servers": road.bootstrap})
     groups = sorted(one.group_id for one in admin.list_consumer_groups(request_timeout=ASK_SECONDS_MAX).result().valid)
     rows = road.rows(
         "SELECT topic_id, partition, next_offset, epoch, owner, fingerprint FROM onceflow.progress ORDER BY 1, 2"
