@@ -31,7 +31,6 @@ from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
 from onceflow_processor.tail import Tail, write_tail
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.api_versions import is_known
-from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.sql import queries
 
 _GUARD_BITS = 62
@@ -171,7 +170,7 @@ class Attempt:
         for item in firsts:
             if item.fault is not None:
                 continue
-            envelope = read_envelope(item.body)
+            envelope = item.take_envelope()
             if envelope.problem is not None or envelope.created is None or envelope.body is None:
                 item.fault = Fault(envelope.problem or "not_an_event", envelope.detail)
                 continue
@@ -180,7 +179,9 @@ class Attempt:
             if version is not None and not is_known(version):
                 counts.unknown_versions[version] = counts.unknown_versions.get(version, 0) + 1
             record = event_of(item)
-            if not key_fits(item.record.key, account=record.identity.account, envelope=envelope):
+            if record.trust == "attested" and not key_fits(
+                item.record.key, account=record.identity.account, envelope=envelope
+            ):
                 # Somebody copied an attested record under another key.  Its marker must stay free for the real one.
                 item.event, item.fault = None, Fault("bad_key", "the record's key is not the account and the object")
                 strangers = True
