@@ -28,6 +28,8 @@ GRANT SELECT (id, args_sha256) ON onceflow.operation TO onceflow_processor, once
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE (state, is_stale, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
+GRANT SELECT, INSERT, UPDATE ON onceflow.booked, onceflow.booking TO onceflow_processor, onceflow_worker;
+GRANT SELECT, INSERT ON onceflow.fact_claim TO onceflow_processor, onceflow_worker;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
 GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at,
               decided_at, decided_by, decision, reason, dead_lettered_at)
@@ -41,6 +43,10 @@ GRANT SELECT, INSERT, DELETE ON onceflow.batch_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.suspect TO onceflow_processor;
 -- Nor what is parked: an event leaves it in the transaction that gives it another state.
 GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO onceflow_processor;
+-- Asks for reads, and uses what they found.
+GRANT SELECT, INSERT (account, mode, kind, object_id, first_path, path, api_version),
+UPDATE (asked_at, first_path, path, api_version, state, due_at, tries)
+ON onceflow.object_read TO onceflow_processor;
 
 -- Relay: hands out no sequence, changes no outcome.
 GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;
@@ -62,6 +68,11 @@ GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_work
 -- Not of the ledger: a guard lives as long as its transaction, a staged outcome until it is in its lane.
 GRANT SELECT, INSERT, DELETE ON onceflow.batch_guard TO onceflow_worker;
 GRANT SELECT, DELETE ON onceflow.outcome_staged TO onceflow_worker;
+-- Reads at Stripe: their answers, and the keys that wait for them.
+GRANT SELECT, UPDATE ON onceflow.object_read TO onceflow_worker;
+GRANT SELECT, INSERT, DELETE ON onceflow.object_read_part TO onceflow_worker;
+GRANT SELECT ON onceflow.parked TO onceflow_worker;
+GRANT SELECT, UPDATE (reason, due_at) ON onceflow.parked_key TO onceflow_worker;
 
 -- Application: what onceflow.attach needs, inside the application's own transaction.  It sees no event and no lane.
 GRANT SELECT ON onceflow.deployment TO onceflow_application;

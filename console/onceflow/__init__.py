@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from onceflow_processor.event import Event
+    from onceflow_processor.event import Event, Previous
     from onceflow_processor.handlers import Handlers
     from onceflow_processor.operations.asked import OperationConflict
     from onceflow_processor.operations.attached import attach
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onceflow_schemas.operations.operation import Policy
 
 __all__ = [
-    "Charge", "Event", "Handlers", "HttpCall", "Mail", "OperationConflict", "Policy", "Settled", "StripeCall", "Tx",
+    "Charge", "Event", "Handlers", "HttpCall", "Mail", "OperationConflict", "Policy", "Previous", "Settled", "StripeCall", "Tx",
     "attach",
 ]  # fmt: skip
 
@@ -32,6 +32,7 @@ _HOME = {
     "Mail": _CALLS,
     "OperationConflict": "onceflow_processor.operations.asked",
     "Policy": "onceflow_schemas.operations.operation",
+    "Previous": "onceflow_processor.event",
     "Settled": "onceflow_processor.operations.effect",
     "StripeCall": _CALLS,
     "Tx": "onceflow_processor.tx",

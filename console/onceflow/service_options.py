@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onceflow_processor.operations.senders.sender import Sender
     from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
     from onceflow_processor.operations.service import OperatorOptions
+    from onceflow_processor.reads.stripe_reads import StripeReads
     from onceflow_processor.relay.service import RelayOptions
     from onceflow_processor.service import ProcessorOptions
     from onceflow_producer.options import BridgeOptions
@@ -147,6 +148,7 @@ def operator_options(settings: Settings, *, handlers: Handlers, announce: Announ
         relay_group=relay_group(settings.deployment.id),
         handlers=handlers,
         senders=senders(settings),
+        reads=stripe_reads(settings),
         owner=owner(),
         concurrency=given.concurrency,
         lease_seconds=given.lease_seconds,
@@ -188,12 +190,8 @@ def senders(settings: Settings) -> dict[str, Sender]:
     from onceflow_processor.operations.senders.mail_sender import MailSender  # noqa: PLC0415
     from onceflow_processor.operations.senders.stripe_gateway import StripeGateway  # noqa: PLC0415
 
-    given, server = settings.operations, mail_server(settings)
-    times = {
-        "connect_seconds": min(given.connect_seconds, given.call_seconds_max),
-        "total_seconds": given.call_seconds_max,
-    }
-    credentials = {name: secret.get_secret_value() for name, secret in given.credentials.items()}
+    server, times = mail_server(settings), _call_times(settings)
+    credentials = {name: secret.get_secret_value() for name, secret in settings.operations.credentials.items()}
     made: dict[str, Sender] = {
         "stripe": StripeGateway(accesses(settings), api_base=settings.stripe.api_base, **times),
         "http": HttpSender(credentials=credentials, **times),
@@ -201,6 +199,30 @@ def senders(settings: Settings) -> dict[str, Sender]:
     if server is not None:
         made["mail"] = MailSender(server, **times)
     return made
+
+
+def stripe_reads(settings: Settings) -> StripeReads:
+    """Return what reads at Stripe for events that wait for it.
+
+    Raises:
+        Misconfigured: ``settings_invalid``: an account has no API key.
+    """
+    from onceflow_processor.reads.stripe_reads import StripeReads  # noqa: PLC0415
+
+    return StripeReads(
+        accesses(settings),
+        api_base=settings.stripe.api_base,
+        api_version=settings.stripe.api_version,
+        **_call_times(settings),
+    )
+
+
+def _call_times(settings: Settings) -> dict[str, float]:
+    given = settings.operations
+    return {
+        "connect_seconds": min(given.connect_seconds, given.call_seconds_max),
+        "total_seconds": given.call_seconds_max,
+    }
 
 
 def mail_server(settings: Settings) -> MailServer | None:

@@ -232,6 +232,7 @@ class Attempt:
             Tail(
                 guard=self._guard,
                 cluster_id=self._settings.cluster_id,
+                again=[claim for _, effects in self.effects for claim in effects.again],
                 guards=self._known.guards.moved(),
                 stale=stale_of(effects for _, effects in self.effects),
                 facts=self._known.facts.claimed(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -59,6 +59,7 @@ class Tail:
     outcomes: Sequence[Outcome]
     operations: Sequence[Asked] = ()
     hints: Sequence[Hint] = ()
+    again: Sequence[tuple[FactKey, str]] = ()
     guards: Mapping[GuardKey, ObjectState] = field(default_factory=dict)
     stale: Mapping[Identity, bool] = field(default_factory=dict)
 
@@ -75,6 +76,8 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
             write_guards(connection, tail.guards)
         if tail.facts or tail.operations:
             write_claims(connection, facts=tail.facts, operations=tail.operations)
+        if tail.again:
+            write_claims_again(connection, tail.again)
         if tail.hints:
             connection.execute(_REQUESTS["hints"], hint_columns(tail.hints))
         if tail.failed:
@@ -120,6 +123,19 @@ def write_claims(connection: Connection[Any], *, facts: dict[FactKey, str], oper
         connection.execute(_REQUESTS["request"], columns)
         connection.execute(_REQUESTS["request_check"], columns)
     connection.execute(_REQUESTS["patience_over"])
+
+
+def write_claims_again(connection: Connection[Any], again: Iterable[tuple[FactKey, str]]) -> None:
+    """Write who claimed facts that had been claimed before; called in a pipeline, after the facts."""
+    rows = sorted(set(again))
+    connection.execute(
+        _SQL["tail_fact_claims"],
+        {
+            "namespaces": Texts(namespace for (namespace, _), _ in rows),
+            "keys": Texts(key for (_, key), _ in rows),
+            "causes": Texts(cause for _, cause in rows),
+        },
+    )
 
 
 def _facts(facts: dict[FactKey, str]) -> dict[str, Any]:

@@ -151,6 +151,11 @@ RECORD_FAILURES = _kinds(
         "An outcome cannot be written: its type, key, data or size is not allowed.",
         "Keep outcomes small and plain: JSON data without NaN, within the topic's limit.",
     ),
+    (
+        "read_failed",
+        "What the event needs from Stripe could not be read.",
+        "The row in onceflow.object_read says why; mend it, then retry the event: it asks anew.",
+    ),
 )
 
 SERVICE_FAILURES = _kinds(

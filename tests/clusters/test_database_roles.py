@@ -33,14 +33,17 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
         "migrate": BOOKS,
         "relay": LANE_CHECK,
         "operation_requests": ALL,
+        "object_guard": ALL,
+        "booking": ALL,
     },
     WORKER: {
+        "booking": ALL,
         "operation_work": ALL,
         "operation_requests": ("patience", "patience_over", "request", "request_check", "known_operations", "probe_fact"),
         "outcomes_staged": ALL,
         "batch": (
-            "limits", "limits_before_17", "session_check", "guard_open", "known_facts", "tail_facts", "tail_guard",
-            "tail_outcomes",
+            "limits", "limits_before_17", "session_check", "guard_open", "known_facts", "tail_facts", "tail_fact_claims",
+            "tail_guard", "tail_outcomes",
         ),
         "start": ALL,
         "migrate": BOOKS,
@@ -267,7 +270,7 @@ def test_nobody_but_the_owner_may_delete_from_any_table_but_those_that_are_no_le
         ).fetchall()
     assert sorted(rows) == [
         (PROCESSOR, "batch_guard"), (PROCESSOR, "parked"), (PROCESSOR, "parked_key"), (PROCESSOR, "suspect"),
-        (WORKER, "batch_guard"), (WORKER, "outcome_staged"),
+        (WORKER, "batch_guard"), (WORKER, "object_read_part"), (WORKER, "outcome_staged"),
     ]  # fmt: skip
 
 

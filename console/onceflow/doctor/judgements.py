@@ -32,6 +32,10 @@ _CARRIED_OUT = (
     " conclusion, look_asked, look_at, surplus, told, last_error, result, settled_at)"
 )
 _DECIDED = "UPDATE(decided_at, decided_by, decision, reason)"
+_QUARANTINED = (
+    "UPDATE(code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at,"
+    " decided_at, decided_by, decision, reason, dead_lettered_at)"
+)
 _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
     "bridge": {},
     "process": {
@@ -39,15 +43,23 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "migration_checksum": _READ,
         "deployment": ("SELECT", "INSERT", "UPDATE"),
         "progress": ("SELECT", "INSERT", "UPDATE"),
-        "inbox": ("SELECT", "INSERT", "UPDATE(state)"),
+        "inbox": ("SELECT", "INSERT", "UPDATE(state, processed_at, handler_set, is_stale)"),
         "outcome": ("SELECT", "INSERT"),
         "fact": ("SELECT", "INSERT"),
-        "quarantine": ("SELECT", "INSERT"),
+        "quarantine": ("SELECT", "INSERT", _QUARANTINED),
+        "parked_key": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+        "parked": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+        "object_guard": ("SELECT", "INSERT", "UPDATE"),
         "lane": ("SELECT", "UPDATE(head_seq)", "UPDATE(state)", "UPDATE(detail)"),
         "batch_guard": ("SELECT", "INSERT", "DELETE"),
         "suspect": ("SELECT", "INSERT", "UPDATE", "DELETE"),
         "operation": ("SELECT(id, args_sha256)", _ASKED, "SELECT(state, looked_up_at)", "UPDATE(looked_up_at)"),
         "operation_hint": ("INSERT",),
+        "object_read": (
+            "SELECT",
+            "INSERT(account, mode, kind, object_id, first_path, path, api_version)",
+            "UPDATE(asked_at, first_path, path, api_version, state, due_at, tries)",
+        ),
     },
     "operate": {
         "schema_migrations": _READ,
@@ -71,6 +83,10 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "lane": ("SELECT", "UPDATE(head_seq, state, detail)"),
         "batch_guard": ("SELECT", "INSERT", "DELETE"),
         "outcome_staged": ("SELECT", "DELETE"),
+        "object_read": ("SELECT", "UPDATE"),
+        "object_read_part": ("SELECT", "INSERT", "DELETE"),
+        "parked": _READ,
+        "parked_key": ("SELECT", "UPDATE(reason, due_at)"),
     },
     "relay": {
         "schema_migrations": _READ,

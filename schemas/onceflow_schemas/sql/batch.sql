@@ -1,5 +1,5 @@
 -- The statements of one batch transaction.  Isolation: READ COMMITTED; every check raises on the server.
--- Global lock order: inbox -> user rows -> facts -> progress -> lanes.
+-- Global lock order: inbox -> object_guard -> user rows -> facts -> progress -> lanes.
 
 -- name: limits
 -- Limits of this transaction only (SET would leak to other clients of a pooler).  transaction_timeout is the only one that
@@ -80,6 +80,15 @@ WITH taken AS (
     RETURNING 1
 )
 SELECT onceflow.ensure((SELECT count(*) FROM taken) = %(expected)s, 'OF003', 'a fact is taken');
+
+-- name: tail_fact_claims
+-- Who said a fact again.  After tail_facts, so that the fact is there; its own claimant needs no second row.
+INSERT INTO onceflow.fact_claim (namespace, key, cause)
+SELECT offered.namespace, offered.key, offered.cause
+FROM unnest(%(namespaces)s::text[], %(keys)s::text[], %(causes)s::text[]) AS offered (namespace, key, cause)
+JOIN onceflow.fact USING (namespace, key)
+WHERE fact.cause <> offered.cause
+ON CONFLICT DO NOTHING;
 
 -- name: tail_states
 -- Markers of events whose handler or content failed: they were claimed with the state that they should have had.
