@@ -79,7 +79,7 @@ GRANT SELECT ON onceflow.deployment TO onceflow_application;
 GRANT INSERT (namespace, key, cause) ON onceflow.fact TO onceflow_application;
 GRANT INSERT (outcome_id, type, key, value, cause) ON onceflow.outcome_staged TO onceflow_application;
 
--- Operator: decisions about lanes, positions, operations in review, and outcomes that cannot be published.
+-- Operator: decisions about lanes, positions, failed events, operations in review, and outcomes that cannot be published.
 GRANT SELECT ON ALL TABLES IN SCHEMA onceflow TO onceflow_operator, onceflow_reader;
 GRANT INSERT ON onceflow.audit TO onceflow_operator;
 GRANT UPDATE (published_seq, topic_id, state, detail) ON onceflow.lane TO onceflow_operator;
@@ -89,5 +89,11 @@ GRANT UPDATE (conclusion, cancel_asked, fence, lease_owner, lease_until, next_at
 ON onceflow.operation TO onceflow_operator;
 GRANT UPDATE (decided_at, decided_by, decision, reason) ON onceflow.review TO onceflow_operator;
 GRANT UPDATE (blocked_until) ON onceflow.account_budget TO onceflow_operator;
+-- Events that failed: retried, or left out while the rest of their key goes on.
+GRANT UPDATE (state) ON onceflow.inbox TO onceflow_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO onceflow_operator;
+GRANT INSERT, UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, type,
+                      retry_asked_at, retry_asked_by, decided_at, decided_by, decision, reason)
+ON onceflow.quarantine TO onceflow_operator;
 
 COMMIT;

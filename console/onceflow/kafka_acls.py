@@ -112,7 +112,7 @@ def _bridge(settings: Settings) -> Iterator[_Need]:
 
 def _processor(settings: Settings) -> Iterator[_Need]:
     deployment = _deployment(settings)
-    for topic in settings.topics.events:
+    for topic in settings.input_topics:
         yield _Need("topic", topic, ("READ", "DESCRIBE_CONFIGS"), "reads events; asks for the topic's size limit")
     why = "shares the partitions with other processors; shows how far it is to lag tools"
     yield _Need("group", processor_group(deployment), ("READ",), why)
@@ -138,7 +138,8 @@ def _relay(settings: Settings) -> Iterator[_Need]:
 
 def _operator(settings: Settings) -> Iterator[_Need]:
     deployment, outcomes = _deployment(settings), settings.topics.outcomes
-    own, *foreign = settings.topics.events
+    own = settings.topics.events[0]
+    foreign = [topic for topic in settings.input_topics if topic != own]
     why = "makes the topic and raises what is set too low (topics); looks at records and positions (progress)"
     yield _Need("topic", own, ("READ", "CREATE", "ALTER_CONFIGS"), why)
     for topic in foreign:

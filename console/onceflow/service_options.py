@@ -14,7 +14,9 @@ from onceflow.settings_model import Settings
 from onceflow_schemas.failure import Misconfigured
 
 if TYPE_CHECKING:
+    from onceflow.input_settings import InputSettings
     from onceflow_processor.handlers import Handlers
+    from onceflow_processor.inputs.input_topic import InputTopic
     from onceflow_processor.operations.senders.mail_sender import MailServer
     from onceflow_processor.operations.senders.sender import Sender
     from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
@@ -78,7 +80,8 @@ def processor_options(settings: Settings, *, handlers: Handlers, announce: Annou
         deployment=settings.deployment.id,
         accounts=_accounts(settings),
         mode=settings.stripe.mode,
-        topics=settings.topics.events,
+        topics=settings.input_topics,
+        inputs=tuple(input_topic(one, settings) for one in settings.inputs),
         outcome_topic=settings.topics.outcomes,
         group=processor_group(settings.deployment.id),
         relay_group=relay_group(settings.deployment.id),
@@ -99,6 +102,23 @@ def processor_options(settings: Settings, *, handlers: Handlers, announce: Annou
         announce=announce,
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
+    )
+
+
+def input_topic(one: InputSettings, settings: Settings) -> InputTopic:
+    """Return what one input carries, with what the deployment's settings say where its table says nothing."""
+    from onceflow_processor.inputs.input_topic import SIGNATURE_HEADER, InputTopic  # noqa: PLC0415
+
+    assert settings.stripe.account is not None
+    return InputTopic(
+        topic=one.topic,
+        format=one.format,
+        trust=one.effective_trust,
+        key=one.effective_key,
+        accounts=frozenset(one.accounts) or None,
+        default_account=one.default_account or settings.stripe.account,
+        secrets=one.secrets,
+        signature_header=one.signature_header or SIGNATURE_HEADER,
     )
 
 

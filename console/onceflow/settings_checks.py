@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from onceflow.input_checks import input_faults
 from onceflow.kafka_settings import property_fault, property_text
 from onceflow.redaction import MASK, redacted
 from onceflow.settings_model import KafkaSettings, Settings, sections
@@ -58,6 +59,13 @@ def good_value(name: str) -> str:
         return f"a good value is {field.examples[0]}"
     default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
     return f"a good value is {str(default).lower() if isinstance(default, bool) else default}"
+
+
+def needed(needs: Collection[str], settings: Settings) -> tuple[str, ...]:
+    """Return what a command cannot do without: keys of attestations only where records with attestations are read."""
+    bridge = "stripe.webhook_secret" in needs
+    foreign_only = not any(one.is_ours for one in settings.all_inputs)
+    return tuple(name for name in needs if bridge or not foreign_only or name != "attestation.keys")
 
 
 def missing_faults(
@@ -155,6 +163,11 @@ def _topic_rule(settings: Settings) -> Iterator[CrossFault]:
         yield CrossFault(("topics.events",), "topics.events names a topic twice; a good value is stripe.events.v1")
 
 
+def _input_rule(settings: Settings) -> Iterator[CrossFault]:
+    for names, text in input_faults(settings):
+        yield CrossFault(names, text)
+
+
 def _replica_rule(settings: Settings) -> Iterator[CrossFault]:
     copies, confirm = settings.topics.replication_factor, settings.topics.min_insync_replicas
     if copies is not None and confirm is not None and confirm > copies:
@@ -190,6 +203,7 @@ _RULES: tuple[Callable[[Settings], Iterator[CrossFault]], ...] = (
     _retention_rule,
     _size_rule,
     _topic_rule,
+    _input_rule,
     _replica_rule,
     _deadline_rule,
     _lease_rule,

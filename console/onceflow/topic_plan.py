@@ -93,13 +93,18 @@ class TopicPlan:
         return tuple(one for one in self.differences if one.action == "refused")
 
 
-def topic_wishes(settings: TopicSettings, *, brokers: int) -> tuple[TopicWish, ...]:
+def topic_wishes(
+    settings: TopicSettings, *, brokers: int, inputs: Sequence[str] | None = None, makes_foreign: bool = False
+) -> tuple[TopicWish, ...]:
     """Return the wish for each topic of the settings.
 
     Args:
         settings: the section ``topics``.
         brokers: how many the cluster has; a new topic cannot have more copies.
+        inputs: the topics that are read; ``topics.events`` when left out.
+        makes_foreign: others' topics are made too, because there is nobody else on this cluster.
     """
+    read = settings.events if inputs is None else tuple(inputs)
     copies = settings.replication_factor or min(REPLICATION_FACTOR_WANTED, max(brokers, 1))
     confirm = settings.min_insync_replicas or (2 if copies >= REPLICATION_FACTOR_WANTED else 1)
     return tuple(
@@ -115,9 +120,9 @@ def topic_wishes(settings: TopicSettings, *, brokers: int) -> tuple[TopicWish, .
                 "max.message.bytes": settings.message_bytes_max,
                 "min.insync.replicas": confirm,
             },
-            foreign=name in settings.events[1:],
+            foreign=name in read and name != settings.events[0] and not makes_foreign,
         )
-        for name in (*settings.events, settings.outcomes)
+        for name in (*read, settings.outcomes)
     )
 
 

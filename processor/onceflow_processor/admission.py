@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from onceflow_processor.inputs.decode import decode
+from onceflow_processor.inputs.input_topic import InputTopic
 from onceflow_processor.records import Record
 from onceflow_schemas.attestation import AttestationKey
-from onceflow_schemas.envelope import Envelope
+from onceflow_schemas.envelope import Envelope, read_envelope
 from onceflow_schemas.event_record import EventRecord, Untrusted, open_event
 
 _VERSION_SEARCH_BYTES = 512
@@ -22,13 +24,14 @@ _API_VERSION = re.compile(rb'"api_version":\s*"([A-Za-z0-9_.\-]{1,40})"')
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What this deployment takes."""
+    """What this deployment takes; a topic that ``inputs`` does not name carries the bridge's own records."""
 
     deployment: str
     accounts: frozenset[str]
     mode: str
     keys: Mapping[str, AttestationKey]
     horizon: timedelta
+    inputs: Mapping[str, InputTopic] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,9 @@ class Item:
 
     ``event`` is None for a record that nobody vouches for.  ``fault`` sends it to quarantine.  ``tries`` counts how
     often its handlers failed.  ``trial`` is a fault that counts only if events behind it go well.  ``success_told`` says
-    that the breaker has heard how well it went, or a rerun would tell it again.
+    that the breaker has heard how well it went, or a rerun would tell it again.  ``order_key``: events with the same one
+    are kept in order when one of them has to wait.  ``unwrapped`` is the event's body where the record wraps it, and
+    ``envelope`` what it says, where that had to be read to know the identity.
     """
 
     record: Record
@@ -56,11 +61,19 @@ class Item:
     tries: int = 0
     trial: Fault | None = None
     success_told: bool = False
+    order_key: str = ""
+    unwrapped: bytes | None = None
+    envelope: Envelope | None = None
 
     @property
     def body(self) -> bytes:
-        """The record's value; empty when it has none."""
-        return self.record.value or b""
+        """The event's JSON, which is the record's value where nothing wraps it; empty when there is none."""
+        return self.unwrapped if self.unwrapped is not None else self.record.value or b""
+
+    def take_envelope(self) -> Envelope:
+        """Return what the body says, read anew unless this is the first time: a handler may change what it is given."""
+        envelope, self.envelope = self.envelope, None
+        return envelope if envelope is not None else read_envelope(self.body)
 
 
 def admit(record: Record, *, rules: Rules, now: datetime) -> Item:
@@ -73,6 +86,9 @@ def admit(record: Record, *, rules: Rules, now: datetime) -> Item:
     """
     if not record.value:
         return Item(record, None, Fault("empty_record", "the record has no value"))
+    given = rules.inputs.get(record.partition.topic)
+    if given is not None and given.format != "onceflow":
+        return _admit_foreign(record, given=given, rules=rules, now=now)
     opened = open_event(
         topic=record.partition.topic,
         value=record.value,
@@ -84,7 +100,35 @@ def admit(record: Record, *, rules: Rules, now: datetime) -> Item:
         return Item(record, None, Fault(opened.code, opened.detail))
     if record.key is None or not record.key.startswith(f"{opened.identity.account}/".encode()):
         return Item(record, None, Fault("bad_key", "the record has no key of its account"))
-    return Item(record, opened, _refusal(opened, rules=rules, now=now))
+    if given is not None and _is_foreign_account(opened, given):
+        return Item(record, None, _foreign_account(opened))
+    return Item(record, opened, _refusal(opened, rules=rules, now=now), order_key=record.key.decode("utf-8", "replace"))
+
+
+def _admit_foreign(record: Record, *, given: InputTopic, rules: Rules, now: datetime) -> Item:
+    decoded = decode(record, given=given, now=now)
+    if isinstance(decoded, Untrusted):
+        return Item(record, None, Fault(decoded.code, decoded.detail))
+    event = decoded.event
+    if _is_foreign_account(event, given):
+        return Item(record, None, _foreign_account(event))
+    return Item(
+        record,
+        event,
+        _refusal(event, rules=rules, now=now),
+        order_key=decoded.order_key,
+        unwrapped=None if decoded.body is record.value else decoded.body,
+        envelope=decoded.envelope,
+    )
+
+
+def _is_foreign_account(event: EventRecord, given: InputTopic) -> bool:
+    return given.accounts is not None and event.identity.account not in given.accounts
+
+
+def _foreign_account(event: EventRecord) -> Fault:
+    # Without its marker: whoever may write one account's topic must not pre-empt another's events.
+    return Fault("foreign_account", f"this topic may not carry events of {event.identity.account}")
 
 
 def _refusal(event: EventRecord, *, rules: Rules, now: datetime) -> Fault | None:

@@ -30,7 +30,6 @@ from onceflow_processor.records import Partition
 from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
 from onceflow_processor.tail import Tail, write_tail
 from onceflow_producer.failpoint import hit
-from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.sql import queries
 
 _GUARD_BITS = 62
@@ -169,13 +168,15 @@ class Attempt:
         for item in firsts:
             if item.fault is not None:
                 continue
-            envelope = read_envelope(item.body)
+            envelope = item.take_envelope()
             if envelope.problem is not None or envelope.created is None or envelope.body is None:
                 item.fault = Fault(envelope.problem or "not_an_event", envelope.detail)
                 continue
             counts.text_replaced += envelope.replaced
             record = event_of(item)
-            if not key_fits(item.record.key, account=record.identity.account, envelope=envelope):
+            if record.trust == "attested" and not key_fits(
+                item.record.key, account=record.identity.account, envelope=envelope
+            ):
                 # Somebody copied an attested record under another key.  Its marker must stay free for the real one.
                 item.event, item.fault = None, Fault("bad_key", "the record's key is not the account and the object")
                 strangers = True

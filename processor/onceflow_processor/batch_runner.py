@@ -236,7 +236,7 @@ class BatchRunner:
         """Rehearse an event: run its handlers once, and roll back."""
         went_well = False
         try:
-            went_well = self._attempt([replace(item)], positions).rehearse()
+            went_well = self._attempt([replace(item, envelope=None)], positions).rehearse()
         except HandlerFailed as failure:
             if failure.spoils:
                 self._spoil()

@@ -94,7 +94,7 @@ def claim(
 def event_of(item: Item) -> EventRecord:
     """Return the event of an item that has one; anything else here is a bug."""
     if item.event is None:
-        message = "only records with an attestation are claimed"
+        message = "only records that somebody vouches for are claimed"
         raise AssertionError(message)
     return item.event
 
@@ -159,5 +159,10 @@ def _conflicts(connection: Connection[Any], offer: _Offer, known: Sequence[Item]
 def _differs(item: Item, first: tuple[bytes, str | None]) -> bool:
     if event_of(item).body_sha256 == first[0]:
         return False
-    version = glimpse_api_version(item.body)
-    return is_conflict(item.body, api_version=version, first_sha256=first[0], first_api_version=first[1])
+    return is_conflict(
+        item.body,
+        digest=event_of(item).body_sha256,
+        api_version=glimpse_api_version(item.body),
+        first_digest=first[0],
+        first_api_version=first[1],
+    )

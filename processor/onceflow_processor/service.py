@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -24,6 +24,7 @@ from onceflow_processor.deadline import Deadline
 from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.handoff import Handoff
+from onceflow_processor.inputs.input_topic import InputTopic
 from onceflow_processor.kafka_client import StartClient, admin_client
 from onceflow_processor.log_view import LogView
 from onceflow_processor.metrics import ProcessorMetrics
@@ -49,6 +50,8 @@ GARBAGE_THRESHOLD = 100_000
 """A batch holds tens of thousands of parsed objects that form no cycles; looking for cycles among them again and again
 cost an eighth of the worker's time.  Cycles of a handler are still found, after so many objects that stayed."""
 
+TRANSPORT_RISK = "whoever may write to this topic can forge events that move real money: keep its ACLs narrow"
+
 log = structlog.get_logger("onceflow.processor")
 
 
@@ -63,6 +66,7 @@ class ProcessorOptions:
         accounts: the accounts that it serves, its own first.
         mode: ``live`` or ``test``.
         topics: the event topics.
+        inputs: what those topics carry whose records are not simply the bridge's.
         outcome_topic: the outcome topic; its size limit bounds outcomes.
         group: the consumer group.
         relay_group: the relay's pseudo group, whose cursor the lanes are compared with.
@@ -96,6 +100,7 @@ class ProcessorOptions:
     relay_group: str
     handlers: Handlers
     attestation_keys: Mapping[str, AttestationKey] = field(repr=False)
+    inputs: Sequence[InputTopic] = ()
     horizon_days: int = 35
     start: str = "earliest"
     group_protocol: str = "auto"
@@ -111,6 +116,17 @@ class ProcessorOptions:
     announce: Callable[[Mapping[str, object]], None] | None = None
     parent_pid: int | None = None
     prepared: bool = True
+
+    def rules(self, accounts: frozenset[str]) -> Rules:
+        """Return the rules of admission, for the accounts that the database has frozen."""
+        return Rules(
+            deployment=self.deployment,
+            accounts=accounts,
+            mode=self.mode,
+            keys=self.attestation_keys,
+            horizon=timedelta(days=self.horizon_days),
+            inputs={one.topic: one for one in self.inputs},
+        )
 
 
 def run(options: ProcessorOptions) -> int:
@@ -135,6 +151,9 @@ class _Service:
         self._lifetime = lifetime
         self._admin = admin_client(options.kafka)
         self._owner = options.owner or f"{os.uname().nodename}:{os.getpid()}"
+        for one in options.inputs:
+            if one.trust == "transport" and options.mode == "live":
+                log.warning("live_input_trusts_transport", topic=one.topic, format=one.format, risk=TRANSPORT_RISK)
 
     def run(self) -> int:
         options = self._options
@@ -224,13 +243,7 @@ class _Service:
             raise
         seconds = options.handler_deadline_seconds + options.batch_seconds_max + TRANSACTION_MARGIN_SECONDS
         return connection, WorkerSettings(
-            rules=Rules(
-                deployment=options.deployment,
-                accounts=accounts,
-                mode=options.mode,
-                keys=options.attestation_keys,
-                horizon=timedelta(days=options.horizon_days),
-            ),
+            rules=options.rules(accounts),
             attempt=AttemptSettings(
                 run=HandlerSettings(
                     handlers=options.handlers,

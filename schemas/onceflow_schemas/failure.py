@@ -89,8 +89,8 @@ RECORD_FAILURES = _kinds(
     "operator",
     (
         "unauthenticated",
-        "The record has no valid attestation for this deployment and topic.",
-        "Somebody else writes to the event topic, or an attestation key is missing in the settings.",
+        "The record has no valid attestation for this deployment and topic, or no valid signature of Stripe's.",
+        "Somebody else writes to the topic, or an attestation key or an endpoint's secret is missing in the settings.",
     ),
     (
         "unknown_key_id",
@@ -99,8 +99,8 @@ RECORD_FAILURES = _kinds(
     ),
     (
         "bad_headers",
-        "A header of ours is missing, doubled, not ASCII or not in its form.",
-        "Only the bridge and the reconciler may write to the event topic; check the topic's ACLs.",
+        "A header that has to be there is missing, doubled, not ASCII or not in its form.",
+        "Check who writes to the topic, and the format of its input; to the bridge's topic nobody else may write.",
     ),
     (
         "bad_key",
@@ -109,7 +109,11 @@ RECORD_FAILURES = _kinds(
     ),
     ("too_many_headers", "The record carries more than 64 headers.", "Check who writes to the event topic."),
     ("empty_record", "The record has no value.", "The event topic must not be compacted; check who writes to it."),
-    ("future_version", "The attestation has a version that this release does not know.", "Upgrade the processor."),
+    (
+        "future_version",
+        "The attestation, or what wraps the event, has a version that this release does not know.",
+        "Upgrade the processor, then let it try the record again (`onceflow quarantine retry`).",
+    ),
     (
         "too_old",
         "The record is older than the horizon of the processed-event markers.",
@@ -119,6 +123,11 @@ RECORD_FAILURES = _kinds(
         "unknown_account",
         "The event belongs to an account that this deployment does not serve.",
         "Add the account to stripe.accounts if it should be served.",
+    ),
+    (
+        "foreign_account",
+        "The event belongs to an account whose events this topic may not carry.",
+        "Check who writes to the topic; if it is right, add the account to accounts of its [[inputs]].",
     ),
     ("other_mode", "A test event at a live deployment, or the reverse.", "Check which endpoint sends here."),
     (
@@ -300,6 +309,11 @@ REQUEST_FAILURES = _kinds(
 DECISION_FAILURES = _kinds(
     "operator",
     (
+        "skipped",
+        "A person left the event out while it was parked.",
+        "Nothing; to run it after all: `onceflow quarantine retry`.",
+    ),
+    (
         "position_refused",
         "A position cannot be set so, or records would be lost without being accepted.",
         "See what `onceflow progress show` and the dry run of `onceflow progress set` say.",
@@ -308,6 +322,16 @@ DECISION_FAILURES = _kinds(
         "resume_refused",
         "A lane cannot go on so, or its consequence was not accepted by name.",
         "See what `onceflow lanes show` and the dry run of `onceflow lanes resume` say.",
+    ),
+    (
+        "failed_event_missing",
+        "No parked or quarantined event has this id.",
+        "`list` of the same command tells the ids.",
+    ),
+    (
+        "decision_refused",
+        "What became of the event leaves nothing to decide so.",
+        "`onceflow parked show` and `onceflow quarantine show` tell how an event stands, and the next step.",
     ),
     (
         "simulator_refused",

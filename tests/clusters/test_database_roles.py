@@ -61,6 +61,7 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
     OPERATOR: {
         "operating": ALL,
         "operation_rulings": ALL,
+        "failures": ALL,
         "operation_requests": ("wake",),
         "outcomes": ALL,
         "lane_setup": ("lanes",),
@@ -69,6 +70,10 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
     },
     READER: {
         "outcomes": ALL,
+        "failures": (
+            "quarantine_listed", "parked_listed", "quarantine_counted", "parked_counted", "quarantine_shown", "parked_shown",
+            "waiting_behind", "audits",
+        ),
         "operation_rulings": ("listed", "operation", "attempts", "hints", "reviews", "accounts"),
         "start": ("safety", "system", "deployment", "lanes"),
         "migrate": BOOKS,
@@ -200,6 +205,9 @@ FORBIDDEN = [
     (OPERATOR, "UPDATE onceflow.attempt SET evidence = 'done'"),
     (OPERATOR, "UPDATE onceflow.outcome SET value = ''"),
     (OPERATOR, "UPDATE onceflow.lane SET head_seq = 99"),
+    (OPERATOR, "UPDATE onceflow.inbox SET event_id = 'evt_other'"),
+    (OPERATOR, "UPDATE onceflow.quarantine SET value = ''"),
+    (OPERATOR, "INSERT INTO onceflow.inbox (event_id) VALUES ('evt_1')"),
     (OPERATOR, "CREATE TABLE onceflow.mine (id int)"),
     *((READER, f"DELETE FROM onceflow.{table}") for table in LEDGER),
     (READER, "UPDATE onceflow.progress SET next_offset = 0"),
@@ -269,8 +277,9 @@ def test_nobody_but_the_owner_may_delete_from_any_table_but_those_that_are_no_le
             ).format(sql.Literal(MIGRATOR))
         ).fetchall()
     assert sorted(rows) == [
-        (PROCESSOR, "batch_guard"), (PROCESSOR, "parked"), (PROCESSOR, "parked_key"), (PROCESSOR, "suspect"),
-        (WORKER, "batch_guard"), (WORKER, "object_read_part"), (WORKER, "outcome_staged"),
+        (OPERATOR, "parked"), (OPERATOR, "parked_key"), (PROCESSOR, "batch_guard"), (PROCESSOR, "parked"),
+        (PROCESSOR, "parked_key"), (PROCESSOR, "suspect"), (WORKER, "batch_guard"), (WORKER, "object_read_part"),
+        (WORKER, "outcome_staged"),
     ]  # fmt: skip
 
 

@@ -226,9 +226,19 @@ def judge_topics(plan: TopicPlan, settings: Settings) -> Iterator[Checked]:
                 f"id {shown_topic_id(topic.topic_id)}, {topic.partitions} partitions, {topic.replication_factor} copies,"
                 f" {config.get('min.insync.replicas')} confirm, cleanup.policy={config.get('cleanup.policy')}",
             )
-    for name in settings.topics.events:
+    for name in settings.input_topics:
         if name in plan.found:
             yield _retention(plan.found[name], horizon_days=settings.processor.horizon_days)
+
+
+def judge_inputs(settings: Settings) -> Iterator[Checked]:
+    """Say of each input what is believed; ``transport`` was asked for by name, so it is no cross, but never goes unsaid."""
+    for one in settings.inputs:
+        found = f"{one.format}, trust {one.effective_trust}, key {one.effective_key}"
+        if one.effective_trust == "transport":
+            live = "real money: " if settings.stripe.mode == "live" else ""
+            found += f" - {live}whoever may write to it can forge events, so keep its ACLs narrow"
+        yield tick(f"input {one.topic}", found)
 
 
 def _retention(topic: TopicFound, *, horizon_days: int) -> Checked:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
@@ -119,15 +119,4 @@ def _rules(connection: Connection[Any], options: ProcessorOptions) -> Rules:
         message = f"the database belongs to deployment {row['id']} ({row['mode']}), not {own}"
         raise Misconfigured("database_other_deployment", message)
     accounts = frozenset(options.accounts) | frozenset(() if row is None else row["accounts"])
-    return rules_of(options, accounts)
-
-
-def rules_of(options: ProcessorOptions, accounts: frozenset[str]) -> Rules:
-    """Return the rules of admission, as the processor has them."""
-    return Rules(
-        deployment=options.deployment,
-        accounts=accounts,
-        mode=options.mode,
-        keys=options.attestation_keys,
-        horizon=timedelta(days=options.horizon_days),
-    )
+    return options.rules(accounts)
