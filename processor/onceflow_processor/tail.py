@@ -7,7 +7,7 @@ COMMIT with ROLLBACK and no error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,7 @@ class NotCommitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked.
+    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked; ``note`` writes in their place.
 
     ``failed`` are the events whose markers get another state than was expected, and ``line`` those that wait.
     """
@@ -64,6 +64,7 @@ class Tail:
     again: Sequence[tuple[FactKey, str]] = ()
     guards: Mapping[GuardKey, ObjectState] = field(default_factory=dict)
     stale: Mapping[Identity, bool] = field(default_factory=dict)
+    note: Callable[[], None] | None = None
 
 
 def write_tail(connection: Connection[Any], tail: Tail) -> None:
@@ -83,8 +84,7 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
         if tail.hints:
             connection.execute(_REQUESTS["hints"], hint_columns(tail.hints))
         _write_ends(connection, tail)
-        if tail.moves:
-            connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+        _write_position(connection, tail)
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
         hit("processor.before_outcomes")
         if tail.outcomes:
@@ -104,6 +104,13 @@ def _write_ends(connection: Connection[Any], tail: Tail) -> None:
         write_parking(connection, tail.line, topic_ids=tail.topic_ids, redriven=tail.redriven)
     if tail.quarantine:
         connection.execute(_SQL["tail_quarantine"], _quarantine(tail))
+
+
+def _write_position(connection: Connection[Any], tail: Tail) -> None:
+    if tail.moves:
+        connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+    if tail.note is not None:
+        tail.note()
 
 
 def check_committed(commit: Cursor[Any]) -> None:
