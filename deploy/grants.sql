@@ -26,6 +26,7 @@ GRANT SELECT (id, args_sha256) ON onceflow.operation TO onceflow_processor, once
 
 -- Processor: the batch transaction.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO onceflow_processor;
+GRANT SELECT ON onceflow.retention TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE (state, is_stale, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.booked, onceflow.booking TO onceflow_processor, onceflow_worker;
@@ -52,6 +53,9 @@ ON onceflow.object_read TO onceflow_processor;
 GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;
 GRANT SELECT, INSERT, UPDATE ON onceflow.lease TO onceflow_relay;
 GRANT SELECT, UPDATE (published_seq, state, detail) ON onceflow.lane TO onceflow_relay;
+-- Its maintenance duty: these delete what they find old enough themselves, with the rights of the owner.
+GRANT SELECT ON onceflow.retention TO onceflow_relay;
+GRANT EXECUTE ON FUNCTION onceflow.retire_markers, onceflow.retire_outcomes, onceflow.retire_quarantine TO onceflow_relay;
 
 -- Worker: carries operations out, runs settled functions, and moves the outcomes of applications into lanes.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.account_budget TO onceflow_worker;

@@ -32,6 +32,7 @@ from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.operations.request import API_VERSION, RequestRules
 from onceflow_processor.operations.wake import wake_up_over
 from onceflow_processor.relay.lane_check import count_closed_lanes
+from onceflow_processor.retention.store import read_known_from
 from onceflow_processor.start_check import check_database, count_lanes
 from onceflow_processor.worker import Worker, WorkerSettings
 from onceflow_producer.lifetime import Lifetime, say_ready
@@ -120,14 +121,15 @@ class ProcessorOptions:
     prepared: bool = True
     dead_letters: DeadLetterOptions | None = None
 
-    def rules(self, accounts: frozenset[str]) -> Rules:
-        """Return the rules of admission, for the accounts that the database has frozen."""
+    def rules(self, accounts: frozenset[str], *, known_from: datetime | None) -> Rules:
+        """Return the rules of admission, for the accounts that the database has frozen and what it has deleted."""
         return Rules(
             deployment=self.deployment,
             accounts=accounts,
             mode=self.mode,
             keys=self.attestation_keys,
             horizon=timedelta(days=self.horizon_days),
+            known_from=known_from,
             inputs={one.topic: one for one in self.inputs},
         )
 
@@ -247,12 +249,14 @@ class _Service:
             partitions = topics[options.outcome_topic].partitions
             lane_count = count_lanes(connection, outcome_topic=options.outcome_topic, partitions=partitions)
             self._check_lanes(connection)
+            with connection.transaction():
+                known_from = read_known_from(connection)
         except BaseException:
             connection.close()
             raise
         seconds = options.handler_deadline_seconds + options.batch_seconds_max + TRANSACTION_MARGIN_SECONDS
         return connection, WorkerSettings(
-            rules=options.rules(accounts),
+            rules=options.rules(accounts, known_from=known_from),
             attempt=AttemptSettings(
                 run=HandlerSettings(
                     handlers=options.handlers,

@@ -334,6 +334,11 @@ DECISION_FAILURES = _kinds(
 PUBLISH_FAILURES = _kinds(
     "operator",
     (
+        "retention_refused",
+        "The database does not delete what it was asked to: the clocks differ by more than an hour.",
+        "Set the clocks of the relay's host and of the database right; nothing is deleted until then.",
+    ),
+    (
         "withholding_refused",
         "This outcome is not the one that its lane stands in front of.",
         "See the lane's state and detail in onceflow.lane.",

@@ -34,6 +34,7 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
         "migrate": BOOKS,
         "relay": LANE_CHECK,
         "operation_requests": ALL,
+        "retention": ("gone",),
         "object_guard": ALL,
         "booking": ALL,
     },
@@ -58,6 +59,7 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
         ),
         "start": ("safety", "deployment"),
         "migrate": BOOKS,
+        "retention": ALL,
     },
     OPERATOR: {
         "operating": ALL,
@@ -199,6 +201,13 @@ FORBIDDEN = [
     (RELAY, "SELECT * FROM onceflow.inbox"),
     (RELAY, "SELECT * FROM onceflow.quarantine"),
     (RELAY, "UPDATE onceflow.progress SET next_offset = 0"),
+    (RELAY, "UPDATE onceflow.retention SET gone_before = '-infinity'"),
+    (RELAY, "DELETE FROM onceflow.retention"),
+    (RELAY, "SELECT onceflow.retention_book('inbox', 'x', 1)"),
+    *((role, f"SELECT onceflow.{call}") for call in (
+        "retire_markers('x', 1, 72, now(), 1)", "retire_outcomes('x', 1, 72, now(), 0, 1)",
+        "retire_quarantine('x', 1, 365, now(), 1)",
+    ) for role in (PROCESSOR, WORKER, APPLICATION, OPERATOR, READER)),
     (RELAY, "CREATE TABLE onceflow.mine (id int)"),
     *((OPERATOR, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "progress", "lane")),
     (OPERATOR, "UPDATE onceflow.audit SET reason = 'x'"),
@@ -282,6 +291,27 @@ def test_nobody_but_the_owner_may_delete_from_any_table_but_those_that_are_no_le
         (PROCESSOR, "parked_key"), (PROCESSOR, "suspect"), (WORKER, "batch_guard"), (WORKER, "object_read_part"),
         (WORKER, "outcome_staged"),
     ]  # fmt: skip
+
+
+def test_the_relay_deletes_what_the_database_finds_old_and_nothing_else(place: Installation) -> None:
+    """Under its own role, with a lease, and whatever it asks for."""
+    row = (
+        'INSERT INTO onceflow.inbox (account, mode, event_id, state, type, object_id, topic_id, partition, "offset",'
+        " body_sha256, received_at, processed_at, handler_set)"
+        " SELECT 'acct_x', 'test', 'evt_age_' || age, 'processed', 't', '', 't', 0, 0, '', now() - make_interval(days => age),"
+        " now() - make_interval(days => age), '' FROM unnest(ARRAY[20, 60, 100]) AS age"
+    )
+    left = "SELECT event_id FROM onceflow.inbox WHERE event_id LIKE 'evt_age_%' ORDER BY 1"
+    call = "SELECT onceflow.retire_markers('relay:roles', 1, %s, now(), 100000)"
+    with psycopg.connect(place.database_url, autocommit=True) as owner:
+        owner.execute(row)
+        owner.execute("INSERT INTO onceflow.lease VALUES ('relay:roles', 'test', 1, 'infinity')")
+        with psycopg.connect(address_of(RELAY, place.database_url), autocommit=True) as relay:
+            relay.execute(call, [72])
+            assert owner.execute(left).fetchall() == [("evt_age_20",), ("evt_age_60",)]
+            with pytest.raises(psycopg.Error, match="at least 32 days"):
+                relay.execute(call, [1])
+        assert owner.execute(left).fetchall() == [("evt_age_20",), ("evt_age_60",)]
 
 
 def test_the_files_say_how_they_are_run_and_name_each_role(place: Installation) -> None:
