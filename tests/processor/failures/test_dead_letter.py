@@ -8,11 +8,16 @@ from typing import Any
 
 from onceflow_processor.failures.dead_letter import dead_letter
 
-ORIGINAL = [["ce_id", "evt_1"], ["__connect.errors.topic", "older"], ["odd", None], ["ce_id", "evt_1"]]
+ORIGINAL: tuple[tuple[str, str | None], ...] = (
+    ("ce_id", "evt_1"),
+    ("__connect.errors.topic", "older"),
+    ("odd", None),
+    ("ce_id", "evt_1"),
+)
 
 
 def row(**more: Any) -> dict[str, Any]:
-    headers = [[name, value and base64.b64encode(value.encode()).decode()] for name, value in ORIGINAL]
+    headers = [[name, None if value is None else base64.b64encode(value.encode()).decode()] for name, value in ORIGINAL]
     given = {
         "topic": "stripe.events.v1", "partition": 3, "offset": 2**40, "code": "handler_failed", "handler": "bookkeeping",
         "detail": "KeyError: 'tax'", "traceback": "Traceback ...\nKeyError: 'tax'", "key": b"acct_1/in_1",
