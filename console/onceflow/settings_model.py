@@ -236,6 +236,10 @@ class ProcessorSettings(Section):
         "auto", description="Kafka's group protocol; `auto` takes `consumer` (KIP-848) where the brokers have it."
     )
     handler_deadline_seconds: Seconds = Field(10.0, le=240, description="A handler that runs longer has failed.")
+    read_objects: bool = Field(
+        default=False,
+        description="Events that need a look at Stripe (thin ones, ties, long lists of lines) wait until `operate` has read there.",
+    )
 
 
 class RelaySettings(Section):
