@@ -70,6 +70,17 @@ class Counts:
     quarantined: dict[str, int] = field(default_factory=dict)
     kept: list[tuple[Item, Fault]] = field(default_factory=list)
 
+    def by_name(self) -> dict[str, int]:
+        """Return what became of the events and what they gave, as plain counts."""
+        return {
+            "processed": self.processed,
+            "ignored": self.ignored,
+            "duplicate": self.duplicate,
+            "quarantined": sum(self.quarantined.values()),
+            "outcomes": self.outcomes,
+            "operations": self.operations,
+        }
+
 
 class Attempt:
     """One transaction over the items of a batch."""
@@ -251,8 +262,15 @@ class Attempt:
                 outcomes=outcomes,
                 operations=operations,
                 hints=self._hints,
+                note=self._note(counts),
             ),
         )
+
+    def _note(self, counts: Counts) -> Callable[[], None] | None:
+        note = self._entry.note
+        if note is None:
+            return None
+        return lambda: note(self._connection, self._items, counts.by_name())
 
 
 def limits_setter(
