@@ -1,13 +1,13 @@
 """The tail of a batch: one pipeline from the facts to COMMIT, without a fetch or sync inside.
 
-Rule: the order is object guards, facts, operations, states, quarantine, parking, progress, guard, then lanes and outcomes in
+Rule: the order is object guards, facts, operations, states, parking, quarantine, progress, guard, then lanes and outcomes in
 the last statement before COMMIT.  Checks raise on the server.  The COMMIT tag is read afterwards, because a failed transaction may answer
 COMMIT with ROLLBACK and no error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,7 @@ class NotCommitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked.
+    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked; ``note`` writes in their place.
 
     ``failed`` are the events whose markers get another state than was expected, and ``line`` those that wait.
     """
@@ -64,6 +64,7 @@ class Tail:
     again: Sequence[tuple[FactKey, str]] = ()
     guards: Mapping[GuardKey, ObjectState] = field(default_factory=dict)
     stale: Mapping[Identity, bool] = field(default_factory=dict)
+    note: Callable[[], None] | None = None
 
 
 def write_tail(connection: Connection[Any], tail: Tail) -> None:
@@ -83,8 +84,7 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
         if tail.hints:
             connection.execute(_REQUESTS["hints"], hint_columns(tail.hints))
         _write_ends(connection, tail)
-        if tail.moves:
-            connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+        _write_position(connection, tail)
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
         hit("processor.before_outcomes")
         if tail.outcomes:
@@ -100,10 +100,17 @@ def _write_ends(connection: Connection[Any], tail: Tail) -> None:
         connection.execute(_SQL["tail_states"], _states(tail.failed))
     if tail.stale:
         write_stale(connection, tail.stale)
-    if tail.quarantine:
-        connection.execute(_SQL["tail_quarantine"], _quarantine(tail))
     if tail.line or tail.redriven is not None:
         write_parking(connection, tail.line, topic_ids=tail.topic_ids, redriven=tail.redriven)
+    if tail.quarantine:
+        connection.execute(_SQL["tail_quarantine"], _quarantine(tail))
+
+
+def _write_position(connection: Connection[Any], tail: Tail) -> None:
+    if tail.moves:
+        connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+    if tail.note is not None:
+        tail.note()
 
 
 def check_committed(commit: Cursor[Any]) -> None:

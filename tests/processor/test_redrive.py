@@ -49,7 +49,7 @@ def test_the_mended_event_and_those_behind_it_run_in_their_order(bench: MakeBenc
     assert one.redrive() == [], "a quarantined head waits for a person"
     poison.raises.clear()
     ask_retry(one, "evt_25")
-    ends = one.redrive()
+    ends = one.redrive(30)
     assert len(ends) == 26
     assert ledger(one) == [f"evt_{n}" for n in range(1, 51)]
     assert set(one.states().values()) == {"processed"}
@@ -98,7 +98,7 @@ def test_what_fails_again_after_a_persons_retry_is_quarantined_again(bench: Make
     one.run([of_key("evt_1", "in_1", 0), of_key("evt_2", "in_1", 1)])
     poison.raises["evt_1"] = ValueError("second")
     ask_retry(one, "evt_1")
-    one.redrive()
+    one.redrive(10)
     assert one.states() == {"evt_1": "quarantined", "evt_2": "parked"}
     [row] = one.rows("SELECT detail, decision, attempts FROM onceflow.quarantine")
     assert row == {"detail": "ValueError: second", "decision": None, "attempts": 1}
@@ -111,7 +111,7 @@ def test_an_event_behind_that_fails_itself_stops_the_key_again(bench: MakeBench,
     one.run([of_key(f"evt_{n}", "in_1", n) for n in range(1, 6)])
     del poison.raises["evt_1"]
     one.make_due()
-    one.redrive()
+    one.redrive(10)
     assert [one.states()[f"evt_{n}"] for n in range(1, 6)] == [
         "processed",
         "processed",
@@ -174,7 +174,7 @@ def test_a_redrive_that_lost_its_key_writes_nothing(bench: MakeBench, poison: Po
     assert one.states() == {"evt_1": "parked", "evt_2": "parked"}
     with psycopg.connect(one.url, autocommit=True) as other:
         other.execute("UPDATE onceflow.parked_key SET lease_until = clock_timestamp()")
-    two.redrive()
+    two.redrive(10)
     assert ledger(one) == ["evt_1", "evt_2"]
     assert (parked(one), key_rows(one)) == ([], [])
     assert len(one.outcomes()) == 2
@@ -227,7 +227,7 @@ def test_an_event_in_whose_tries_processes_died_is_quarantined_without_another(
     with psycopg.connect(one.url, autocommit=True) as other:
         other.execute("UPDATE onceflow.parked SET open_tries = 3 WHERE event_id = 'evt_1'")
     calls = len(poison.calls)
-    one.redrive()
+    one.redrive(10)
     assert one.quarantine() == {0: "process_killed"}
     assert len(poison.calls) == calls
     assert key_rows(one) == [("acct_test/in_1", "quarantined", "evt_1")]
@@ -240,14 +240,14 @@ def test_a_closed_lane_keeps_the_head_without_counting_a_try(bench: MakeBench, p
     poison.raises.clear()
     with psycopg.connect(one.url, autocommit=True) as other:
         other.execute("UPDATE onceflow.lane SET state = 'behind'")
-    one.redrive()
+    one.redrive(10)
     [row] = one.rows("SELECT attempts, open_tries FROM onceflow.parked")
     assert (row["attempts"], row["open_tries"]) == (0, 0)
     with psycopg.connect(one.url, autocommit=True) as other:
         other.execute("UPDATE onceflow.lane SET state = 'ok'")
     assert one.redrive() == [], "it waits a moment"
     one.make_due()
-    one.redrive()
+    one.redrive(10)
     assert one.states() == {"evt_1": "processed"}
 
 
@@ -262,7 +262,7 @@ def test_a_handler_that_was_removed_meanwhile_lets_its_event_go(bench: MakeBench
         return None
 
     two = bench(another)
-    two.redrive()
+    two.redrive(10)
     assert two.states() == {"evt_1": "ignored", "evt_2": "ignored"}
     assert (parked(two), key_rows(two)) == ([], [])
 
@@ -274,7 +274,7 @@ def test_a_record_comes_back_from_parking_as_it_was(bench: MakeBench, poison: Po
     made.headers = [*made.headers, ("x-own", b"\x00\xff"), ("x-null", None)]
     one.run([made])
     poison.raises["evt_1"] = Quarantine("look")
-    one.redrive()
+    one.redrive(10)
     [row] = one.rows('SELECT key, value, headers, record_time, "offset" FROM onceflow.quarantine')
     assert (row["key"], row["value"], row["offset"]) == (made.key, made.value, 7)
     assert json.loads(json.dumps(row["headers"]))[-2:] == [["x-own", "AP8="], ["x-null", None]]
