@@ -212,6 +212,11 @@ class Bench:
         with psycopg.connect(self.url, row_factory=dict_row) as other:
             return other.execute(query.encode(), parameters).fetchall()
 
+    def change(self, query: str, *parameters: Any) -> None:
+        """Change something over another connection."""
+        with psycopg.connect(self.url, autocommit=True) as other:
+            other.execute(query.encode(), parameters)
+
     def states(self) -> dict[str, str]:
         """The state of each event."""
         return {row["event_id"]: row["state"] for row in self.rows("SELECT event_id, state FROM onceflow.inbox")}

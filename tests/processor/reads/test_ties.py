@@ -117,7 +117,7 @@ def test_a_hundred_ties_are_one_read(
     one.run([told(customer, offset, f"name {offset}") for offset in range(101)])
     assert sum(state == "parked" for state in one.states().values()) == 100
     desk.turn()
-    one.redrive(turns=5)
+    wait_until(lambda: one.redrive() is not None and not key_rows(one), "all have been tried")
     assert set(one.states().values()) == {"processed"}
     assert simulator.reads(f"/v1/customers/{customer}") == 1
     assert (shop.latest(), names(one)) == ([("name 0", False), ("now", True)], ["now"])
@@ -234,9 +234,7 @@ def test_without_the_setting_the_later_record_wins(bench: MakeBench, desk: Desk,
 
 def test_what_cannot_be_read_is_not_asked_for(bench: MakeBench, desk: Desk) -> None:
     handlers = Handlers()
-    handlers.on("thing.*", order="latest", name="thing")(
-        lambda event, tx: tx.execute("INSERT INTO public.ledger VALUES (%s, '')", [event.id])
-    )
+    handlers.on("thing.*", order="latest", name="thing")(lambda _event, _tx: None)
     one = bench(handlers)
     one.read_objects = True
     for offset in range(2):
