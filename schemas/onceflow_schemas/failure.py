@@ -9,6 +9,7 @@ from __future__ import annotations
 from onceflow_schemas.failed_events import FAILED_EVENT_FAILURES
 from onceflow_schemas.failure_kind import FailureKind
 from onceflow_schemas.failure_kind import kinds as _kinds
+from onceflow_schemas.failure_parking import PARKING_FAILURES
 from onceflow_schemas.operations.failures import ASKED_FAILURES, REVIEW_FAILURES
 from onceflow_schemas.replay_failures import REPLAY_FAILURES
 
@@ -135,21 +136,6 @@ RECORD_FAILURES = _kinds(
         "handler_failed",
         "The handler failed three times.",
         "Mend the handler; traceback and bytes are kept in onceflow.quarantine.",
-    ),
-    (
-        "dependency_failed",
-        "A call of the handler failed for a reason that passes, again and again.",
-        "Bring the service back that the handler calls; the event is tried again by itself, and quarantined after too many tries.",
-    ),
-    (
-        "retry_asked",
-        "The handler asked for a later retry (RetryIn).",
-        "Look at its reason; the event is tried again by itself, and quarantined after too many tries.",
-    ),
-    (
-        "quarantine_asked",
-        "The handler asked for a person (Quarantine).",
-        "Look at its reason, do what it says, and decide: retry or skip.",
     ),
     (
         "process_killed",
@@ -385,6 +371,7 @@ PUBLISH_FAILURES = _kinds(
 FAILURES: dict[str, FailureKind] = (
     CONTENT_FAILURES
     | RECORD_FAILURES
+    | PARKING_FAILURES
     | SERVICE_FAILURES
     | START_FAILURES
     | PARTITION_FAILURES
