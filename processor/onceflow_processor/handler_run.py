@@ -215,7 +215,7 @@ class HandlerRun:
 
     def _run_event(self, item: Item, event: Event) -> Effects:
         handlers, found = self._settings.handlers.for_type(event.type), self._known.reads.of(event.identity)
-        effects = Effects(placed=self._place(item, event, handlers))
+        effects = Effects(placed=self._place(item, event, handlers=handlers))
         if effects.placed is not None:
             event = effects.placed.shown(event)
         for handler in handlers:
@@ -223,7 +223,7 @@ class HandlerRun:
                 continue
             may_have_set = False
             try:
-                met = met_by(handler, event, effects.placed, found) if self._known.reads.enabled else event
+                met = met_by(handler, event, placed=effects.placed, found=found) if self._known.reads.enabled else event
                 may_have_set = self._run_handler(handler, met, effects)
             except HandlerDeadline:
                 self._known.give_back(effects)
@@ -248,7 +248,7 @@ class HandlerRun:
             self._known.guards.advance(effects.placed)
         return effects
 
-    def _place(self, item: Item, event: Event, handlers: Sequence[Handler]) -> Placed | None:
+    def _place(self, item: Item, event: Event, *, handlers: Sequence[Handler]) -> Placed | None:
         """Say what an event is to its object.
 
         Raises:

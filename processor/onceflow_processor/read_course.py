@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from onceflow_processor.admission import Fault
 from onceflow_processor.event import Event
@@ -25,11 +26,13 @@ from onceflow_processor.event_reads import (
     with_object,
 )
 from onceflow_processor.guards import Placed
-from onceflow_processor.handlers import Handler
 from onceflow_schemas.failure_course import Course
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.object_order import Order
 from onceflow_schemas.object_reads import ReadKind, ReadNeed
+
+if TYPE_CHECKING:
+    from onceflow_processor.handlers import Handler
 
 NOT_NEWER = frozenset({Order.OLDER, Order.SAME})
 _NOTHING: Readings = {}
@@ -106,7 +109,7 @@ def fault_before(event: Event, placed: Placed | None, *, handlers: Sequence[Hand
     for handler in handlers:
         if placed is not None and handler.order == "latest" and placed.order in NOT_NEWER:
             continue
-        met = met_by(handler, event, placed, found)
+        met = met_by(handler, event, placed=placed, found=found)
         if (problem := problem_of(met) if met.object_was_read else None) is not None:
             return Fault(*problem)
         if handler.lines == "all" and (fault := _wanting(need_of_lines(met), found)) is not None:
@@ -114,7 +117,7 @@ def fault_before(event: Event, placed: Placed | None, *, handlers: Sequence[Hand
     return None
 
 
-def met_by(handler: Handler, event: Event, placed: Placed | None, found: Readings) -> Event:
+def met_by(handler: Handler, event: Event, *, placed: Placed | None, found: Readings) -> Event:
     """Return the event as a handler meets it: the state that was read for one that writes state, all lines for one that asks."""
     if placed is not None and placed.is_read and handler.order == "latest":
         event = with_object(event, found[ReadKind.OBJECT])

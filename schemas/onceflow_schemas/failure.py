@@ -79,7 +79,11 @@ CONTENT_FAILURES = _kinds(
     ("bad_account", "The account is not acct_ and letters, digits, underscores.", _LOOK),
     ("bad_amount", "An amount is not an integer of minor units within 64 bits.", _LOOK),
     ("bad_currency", "A currency is not a lower-case code.", _LOOK),
-    ("unsupported_kind", "A thin event (v2.core.event): no handler reads this kind yet.", _LOOK),
+    (
+        "unsupported_kind",
+        "A thin event (v2.core.event), which only names its object.",
+        "Switch processor.read_objects on and run `onceflow operate`, then retry the event: it is read at Stripe.",
+    ),
     (
         "content_conflict",
         "A known event id came again with other content; the first one counts.",
