@@ -12,6 +12,10 @@ from typing import Literal
 
 Action = Literal["retry", "skip"]
 
+JUDGED_BY_SETTINGS = frozenset({"unknown_account", "other_mode", "too_old"})
+"""Codes of events that were vouched for and that the settings refuse: only a processor knows what they say now.  A redrive asks
+no setting any more, and an event beyond the horizon may have had its effect before."""
+
 
 class Verdict(Enum):
     """What becomes of one event; the value is its stable name in the output of commands."""
@@ -73,6 +77,7 @@ class QuarantinedFacts:
     """What decides about a row of quarantine.
 
     Attributes:
+        code: why it is in quarantine.
         state: of the event's marker; None where there is none, as for a record that nobody vouches for.
         is_its_record: the marker names the record of this row.
         decision: what was decided about the row before; None for nothing.
@@ -80,6 +85,7 @@ class QuarantinedFacts:
         blocks: the key of the event waits for this row.
     """
 
+    code: str
     state: str | None
     is_its_record: bool
     decision: str | None
@@ -121,11 +127,13 @@ def decide_quarantined(action: Action, facts: QuarantinedFacts, *, skipped_too: 
         return Verdict.RETRIED_ALREADY
     if action == "skip":
         return Verdict.SKIP_AND_GO_ON if facts.blocks else Verdict.SKIP
-    if facts.state is None:
-        return Verdict.ASKED_ALREADY if facts.asked else Verdict.ADMIT_AGAIN
-    if facts.state != "quarantined":
+    if facts.state not in (None, "quarantined"):
         return Verdict.SETTLED_OTHERWISE
-    return Verdict.REDRIVE if facts.is_its_record else Verdict.OTHER_RECORD
+    if facts.state == "quarantined" and not facts.is_its_record:
+        return Verdict.OTHER_RECORD
+    if facts.state is None or facts.code in JUDGED_BY_SETTINGS:
+        return Verdict.ASKED_ALREADY if facts.asked else Verdict.ADMIT_AGAIN
+    return Verdict.REDRIVE
 
 
 def decide_parked(action: Action, facts: ParkedFacts) -> Verdict:

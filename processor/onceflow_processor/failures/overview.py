@@ -129,7 +129,7 @@ def verdict_of(kind: Kind, row: Mapping[str, Any], *, action: Action, skipped_to
     if kind == "parked":
         names = ("state", "reason", "is_head", "in_hand", "is_due")
         return decide_parked(action, ParkedFacts(**{name: row[name] for name in names}))
-    names = ("state", "is_its_record", "decision", "asked", "blocks")
+    names = ("code", "state", "is_its_record", "decision", "asked", "blocks")
     facts = QuarantinedFacts(**{name: row[name] for name in names})
     return decide_quarantined(action, facts, skipped_too=skipped_too)
 

@@ -101,11 +101,11 @@ LIMIT %(count)s;
 
 -- name: quarantine_counted
 -- What failed alike, and within it what decides alike.  It reads all rows that are meant.
-SELECT type, handler, error, state, is_its_record, decision, asked, blocks,
+SELECT type, handler, error, code, state, is_its_record, decision, asked, blocks,
        count(*) AS events, min(quarantined_at) AS first_at, max(quarantined_at) AS last_at, max(event_id) AS sample
 -- include: quarantine_rows
 -- include: quarantine_filter
-GROUP BY type, handler, error, state, is_its_record, decision, asked, blocks
+GROUP BY type, handler, error, code, state, is_its_record, decision, asked, blocks
 ORDER BY events DESC
 LIMIT %(count)s;
 
@@ -270,6 +270,14 @@ SET code = excluded.code, detail = excluded.detail, handler = excluded.handler, 
     order_key = excluded.order_key, failure_group = excluded.failure_group, attempts = excluded.attempts, type = excluded.type,
     quarantined_at = clock_timestamp(), decided_at = excluded.decided_at, decided_by = excluded.decided_by,
     decision = excluded.decision, reason = excluded.reason, retry_asked_at = NULL, retry_asked_by = NULL;
+
+-- name: lock_quarantined
+-- Sorted, as the last lock of a page.  Index: primary key of quarantine.
+SELECT FROM onceflow.quarantine
+JOIN unnest(%(topic_ids)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[]) AS meant (topic_id, partition, "offset")
+     USING (topic_id, partition, "offset")
+ORDER BY quarantine.topic_id, quarantine.partition, quarantine."offset"
+FOR UPDATE OF quarantine;
 
 -- name: quarantine_decide
 -- Only from what the verdict was made on: rows without a marker are guarded by nothing else.
