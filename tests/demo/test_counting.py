@@ -87,9 +87,8 @@ def test_webhooks_of_the_simulated_stripe_are_requests_too() -> None:
 
 @pytest.mark.parametrize("kind", ["lost", "doubled", "wrong"])
 def test_what_is_wrong_about_operations_turns_the_last_line(kind: str) -> None:
-    found = count(
-        PLAN, ATTEMPTS, ledgers=SOUND, sums=replace(SUMS, **{kind: ("2 effects of operation x",)}), poison=POISON
-    )  # type: ignore[arg-type]
+    sums = replace(SUMS, **{kind: ("2 effects of operation x",)})  # type: ignore[arg-type]
+    found = count(PLAN, ATTEMPTS, ledgers=SOUND, sums=sums, poison=POISON)
     assert found.last_line().startswith("demo: FAILED - ")
     assert found.last_line().endswith("2 effects of operation x")
 
