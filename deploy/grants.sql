@@ -26,8 +26,12 @@ GRANT SELECT (id, args_sha256) ON onceflow.operation TO onceflow_processor, once
 
 -- Processor: the batch transaction.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO onceflow_processor;
-GRANT SELECT, INSERT, UPDATE (state) ON onceflow.inbox TO onceflow_processor;
+GRANT SELECT, INSERT, UPDATE (state, is_stale, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
+GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
+GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at,
+              decided_at, decided_by, decision, reason, dead_lettered_at)
+ON onceflow.quarantine TO onceflow_processor;
 GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_processor;
 GRANT INSERT ON onceflow.operation_hint TO onceflow_processor;
 -- Whoever notices a restore forgets what look-ups found before it.
@@ -35,6 +39,8 @@ GRANT SELECT (state, looked_up_at), UPDATE (looked_up_at) ON onceflow.operation 
 -- Not of the ledger: a guard lives as long as its transaction, a suspect until it is done.
 GRANT SELECT, INSERT, DELETE ON onceflow.batch_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.suspect TO onceflow_processor;
+-- Nor what is parked: an event leaves it in the transaction that gives it another state.
+GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO onceflow_processor;
 
 -- Relay: hands out no sequence, changes no outcome.
 GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;

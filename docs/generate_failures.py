@@ -56,6 +56,11 @@ GROUPS: tuple[tuple[str, str, Mapping[str, FailureKind]], ...] = (
         failure.DECISION_FAILURES,
     ),
     (
+        "Replays that are refused",
+        "Nothing was read or moved. See [replay](../operating/replay.md).",
+        failure.REPLAY_FAILURES,
+    ),
+    (
         "Operations that are refused when they are asked for",
         "The error rises in the handler or application that asked; nothing was written or sent. See [operations](operations.md).",
         failure.ASKED_FAILURES,

@@ -20,6 +20,7 @@ from onceflow.commands import (
     process,
     progress,
     relay,
+    replay,
     simulate,
     topics,
     up,
@@ -39,6 +40,7 @@ app.command()(bridge.bridge)
 app.command()(process.process)
 app.command()(relay.relay)
 app.command()(operate.operate)
+app.command()(replay.replay)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)
 app.add_typer(topics.app, name="topics")

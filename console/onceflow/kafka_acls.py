@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from onceflow.kafka_names import processor_group, relay_group, transactional_id
+from onceflow.kafka_names import processor_group, relay_group, replay_group, transactional_id
 from onceflow.settings_model import Settings
 
 Role = Literal["bridge", "processor", "relay", "worker", "operator"]
@@ -144,6 +144,7 @@ def _operator(settings: Settings) -> Iterator[_Need]:
     for topic in foreign:
         yield _Need("topic", topic, ("READ", "DESCRIBE_CONFIGS"), "looks at records and positions (progress)")
     yield _Need("group", processor_group(deployment), ("DESCRIBE",), "looks at records and positions (progress)")
+    yield _Need("group", replay_group(deployment), ("DESCRIBE",), "reads stretches again (replay)")
     why = "makes the topic and raises what is set too low (topics); compares lanes with it (lanes)"
     yield _Need("topic", outcomes, ("READ", "CREATE", "ALTER_CONFIGS"), why)
     why = "opens a lane again in the relay's place (lanes resume)"

@@ -12,6 +12,11 @@ def processor_group(deployment: str) -> str:
     return f"onceflow.{deployment}.processor"
 
 
+def replay_group(deployment: str) -> str:
+    """Return the name under which replays look at topics; nobody joins it and nothing is kept under it."""
+    return f"onceflow.{deployment}.replay"
+
+
 def relay_group(deployment: str) -> str:
     """Return the group under which the relay keeps its cursor."""
     return f"onceflow.{deployment}.relay"

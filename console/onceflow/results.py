@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from onceflow_schemas.failure import Failure, Misconfigured
+from onceflow_schemas.failure import Failure
 
 
 def write_object(result: Mapping[str, Any]) -> None:
@@ -61,7 +61,7 @@ def say(line: str) -> None:
 
 def write_failure(failure: Failure, *, as_json: bool) -> None:
     """Write code, message, every fault and the next step."""
-    faults = failure.faults if isinstance(failure, Misconfigured) and len(failure.faults) > 1 else ()
+    faults = failure.faults if len(failure.faults) > 1 else ()
     # Where the message is nothing but the faults in one line, the list says it better and once is enough.
     repeated = bool(faults) and failure.message.endswith("; ".join(faults))
     message = f"{len(faults)} faults" if repeated else failure.message

@@ -14,7 +14,7 @@ from psycopg import Connection
 
 from onceflow_processor.admission import Fault, Item, key_fits
 from onceflow_processor.breaker import Breaker
-from onceflow_processor.claim import Claimed, claim, event_of
+from onceflow_processor.claim import IN_TURN, Claimed, Entry, claim, event_of
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.effects import Effects, FactKey, fact_key
 from onceflow_processor.event import Event
@@ -23,6 +23,8 @@ from onceflow_processor.handlers import Handlers
 from onceflow_processor.hints import Hint, hints_of
 from onceflow_processor.known import Known
 from onceflow_processor.look_up import look_up_facts
+from onceflow_processor.object_guard import lock_guards
+from onceflow_processor.ordering import counts_of, stale_of
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
@@ -63,6 +65,7 @@ class Counts:
     operations: int = 0
     hints: int = 0
     text_replaced: int = 0
+    ordered: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
     kept: list[tuple[Item, Fault]] = field(default_factory=list)
 
@@ -80,9 +83,11 @@ class Attempt:
         known: Known,
         deadline: Deadline,
         breaker: Breaker,
+        entry: Entry = IN_TURN,
     ) -> None:
         self._connection = connection
         self._settings = settings
+        self._entry = entry
         self._items = items
         self._positions = positions
         self._known = known
@@ -106,6 +111,7 @@ class Attempt:
         hit("processor.after_markers")
         counts.duplicate = claimed.duplicates
         work = self._read_bodies(claimed.firsts, counts)
+        lock_guards(self._connection, work, guards=self._known.guards, handlers=self._settings.handlers)
         self._look_up_declared_facts(work)
         run = self._handler_run()
         self.effects = run.with_savepoints(work) if savepoints else run.plain(work)
@@ -124,6 +130,7 @@ class Attempt:
             psycopg.Error, HandlerFailed, StrangersFound: as ``run``.
         """
         work = self._read_bodies(self._claim().firsts, Counts())
+        lock_guards(self._connection, work, guards=self._known.guards, handlers=self._settings.handlers)
         self._look_up_declared_facts(work)
         for item, event in work:
             self._handler_run().rehearse(item, event)
@@ -133,6 +140,7 @@ class Attempt:
         return claim(
             self._connection,
             self._items,
+            entry=self._entry,
             handlers=self._settings.handlers,
             topic_id_of=lambda item: self._positions[item.record.partition].topic_id,
             open_transaction=self._open,
@@ -216,6 +224,7 @@ class Attempt:
         operations = self._known.operations.asked()
         counts.operations, counts.hints = len(operations), len(self._hints)
         counts.kept = quarantine
+        counts.ordered = counts_of(effects for _, effects in self.effects)
         for _, fault in quarantine:
             counts.quarantined[fault.code] = counts.quarantined.get(fault.code, 0) + 1
         write_tail(
@@ -223,10 +232,14 @@ class Attempt:
             Tail(
                 guard=self._guard,
                 cluster_id=self._settings.cluster_id,
+                guards=self._known.guards.moved(),
+                stale=stale_of(effects for _, effects in self.effects),
                 facts=self._known.facts.claimed(),
                 failed=failed,
                 quarantine=quarantine,
-                moves=[(partition, self._positions[partition], last) for partition, last in lasts.items()],
+                moves=[(partition, self._positions[partition], last) for partition, last in lasts.items()]
+                if self._entry.has_progress
+                else (),
                 topic_ids={partition.topic: self._positions[partition].topic_id for partition in lasts},
                 outcomes=outcomes,
                 operations=operations,

@@ -20,6 +20,7 @@ from psycopg.pq import TransactionStatus
 from onceflow_processor.admission import Fault, Item
 from onceflow_processor.attempt import Attempt, AttemptSettings, Counts, StrangersFound
 from onceflow_processor.breaker import Breaker
+from onceflow_processor.claim import IN_TURN, Entry
 from onceflow_processor.database import first_line
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.handler_failure import (
@@ -105,14 +106,16 @@ class BatchRunner:
         deadline: Deadline,
         breaker: Breaker,
         wait: Callable[[float], object],
+        entry: Entry = IN_TURN,
     ) -> None:
-        """``wait(seconds)`` sleeps unless the process is stopping."""
+        """``wait(seconds)`` sleeps unless the process is stopping; ``entry`` says how the events come in."""
         self._connection = connection
         self._settings = settings
         self._known = known
         self._deadline = deadline
         self._breaker = breaker
         self._wait = wait
+        self._entry = entry
 
     def run(self, items: Sequence[Item], *, positions: Mapping[Partition, Position], end: BatchEnd) -> None:
         """Carry the items through; what is done is noted in ``end``, also when this raises.
@@ -174,6 +177,7 @@ class BatchRunner:
             known=self._known,
             deadline=self._deadline,
             breaker=self._breaker,
+            entry=self._entry,
         )
 
     def _after_handler(self, failure: HandlerFailed | HandlerWaits, end: BatchEnd) -> bool:

@@ -33,6 +33,23 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class Entry:
+    """How events come into a batch.
+
+    ``markers`` is the statement that takes their markers: it is given the columns of ``claim`` and returns the identities
+    that are ours to do.  ``has_progress`` is False when the records are not read in their turn: then no position moves, and
+    the positions that a batch is given only tell topic ids.
+    """
+
+    markers: bytes
+    has_progress: bool
+
+
+IN_TURN = Entry(_SQL["claim"], has_progress=True)
+OUT_OF_TURN = Entry(_SQL["claim"], has_progress=False)
+
+
+@dataclass(frozen=True, slots=True)
 class _Offer:
     offered: dict[Identity, Item]
     repeats: list[Item]
@@ -42,6 +59,7 @@ def claim(
     connection: Connection[Any],
     items: Sequence[Item],
     *,
+    entry: Entry = IN_TURN,
     handlers: Handlers,
     topic_id_of: Callable[[Item], str],
     open_transaction: Callable[[], None],
@@ -51,6 +69,7 @@ def claim(
     Args:
         connection: the batch's connection, idle.
         items: the batch in its order.
+        entry: how they come in.
         handlers: tells the state that a marker gets if nothing fails.
         topic_id_of: the topic id of an item.
         open_transaction: sends the first statements of the transaction; called inside the pipeline.
@@ -62,7 +81,7 @@ def claim(
         cursor = None
         if sent:
             parameters = _parameters(sent, handlers=handlers, topic_id_of=topic_id_of)
-            cursor = connection.execute(_SQL["claim"], parameters)
+            cursor = connection.execute(entry.markers, parameters)
     ours = set() if cursor is None else {Identity(*row) for row in cursor.fetchall()}
     assert ours <= offer.offered.keys(), "the claim answers with identities that were offered"
     firsts = [item for identity, item in offer.offered.items() if identity in ours]

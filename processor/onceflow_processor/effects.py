@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from onceflow_processor.guards import Placed
 from onceflow_processor.operations.request import Asked
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.identity import lane_of, outcome_id
@@ -21,6 +22,7 @@ from onceflow_schemas.quoting import quoted
 FactKey = tuple[str, str]
 
 FACT_BYTES_MAX = 1024
+RESERVED_PREFIX = "onceflow."
 OUTCOMES_PER_EVENT_MAX = 1_000
 FACTS_PER_EVENT_MAX = 1_000
 OPERATIONS_PER_EVENT_MAX = 1_000
@@ -45,7 +47,8 @@ class Outcome(NamedTuple):
 class Effects:
     """What one event's handlers asked for; ``counts`` are the outcomes by (handler, type, key).
 
-    ``touched`` tells that a handler had the connection or ran a statement: without that a failure needs no rollback.
+    ``placed`` is what the event is to its object, ``is_repeat`` that another event has told the same transition before; both
+    only where a handler asks for an order.  ``touched`` tells that a handler had the connection or ran a statement: without that a failure needs no rollback.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -53,6 +56,8 @@ class Effects:
     facts: list[FactKey] = field(default_factory=list)
     operations: list[Asked] = field(default_factory=list)
     touched: bool = False
+    placed: Placed | None = None
+    is_repeat: bool = False
 
 
 def make_outcome(
@@ -99,6 +104,8 @@ def fact_key(namespace: str, parts: tuple[str, ...]) -> FactKey:
     for text in (namespace, *parts):
         if not _is_text(text):
             raise Refused("effect_refused", f"a fact's namespace and key parts are plain texts, not {quoted(text)}")
+    if namespace.startswith(RESERVED_PREFIX):
+        raise Refused("effect_refused", f"namespaces that begin with {RESERVED_PREFIX!r} are onceflow's own")
     if not parts:
         raise Refused("effect_refused", f"the fact {namespace!r} has no key")
     key = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)

@@ -7,10 +7,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.identity import Identity, event_cause
+
+
+class Previous(NamedTuple):
+    """What had been applied of the event's object before: the newest that any event with an ordered handler told.
+
+    Attributes:
+        event_id, type: of the event that told it.
+        created: when Stripe made that event.
+        status: the object's status in it, None when it has none.
+    """
+
+    event_id: str
+    type: str
+    created: datetime
+    status: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +42,9 @@ class Event:
         raw: the exact bytes that Stripe signed.
         text_replaced: True when NUL or lone surrogates in texts were replaced by U+FFFD in ``body``, because
             PostgreSQL's text and UTF-8 cannot hold them; ``raw`` has them still.
+        is_stale: True when it tells an older state of its object than was applied; known only where a handler of its
+            type asks for an order (``handlers.on(..., order=...)``).
+        previous: what had been applied of the object before; None when nothing was, or it is not known.
     """
 
     identity: Identity
@@ -37,6 +55,8 @@ class Event:
     body: dict[str, Any]
     raw: bytes
     text_replaced: bool = False
+    is_stale: bool = False
+    previous: Previous | None = None
 
     @property
     def id(self) -> str:
@@ -69,6 +89,14 @@ class Event:
         """What ``*.updated`` events say about the values before; empty when absent."""
         found = self.body["data"].get("previous_attributes")
         return found if isinstance(found, dict) else {}
+
+    @property
+    def request_id(self) -> str | None:
+        """The API request that caused it, ``req_...``; None when Stripe did it by itself.  Old versions give plain text."""
+        found = self.body.get("request")
+        if isinstance(found, dict):
+            found = found.get("id")
+        return found if isinstance(found, str) else None
 
     def read_again(self) -> Self:
         """Return the event with a body of its own, for another try: the handler of the first may have changed it."""

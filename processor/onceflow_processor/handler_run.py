@@ -35,6 +35,7 @@ from onceflow_processor.handlers import Handler, Handlers
 from onceflow_processor.known import Known
 from onceflow_processor.operations.asked import AskedByNeighbour
 from onceflow_processor.operations.request import RequestRules
+from onceflow_processor.ordering import is_left_out
 from onceflow_processor.sqlstates import Meaning, meaning_of
 from onceflow_processor.tx import Requests, Tx
 from onceflow_producer.failpoint import hit
@@ -196,8 +197,12 @@ class HandlerRun:
                     self._breaker.went_well(handler.name for handler in handlers)
 
     def _run_event(self, item: Item, event: Event) -> Effects:
-        effects = Effects()
+        effects = Effects(placed=self._known.guards.place(event.identity))
+        if effects.placed is not None:
+            event = effects.placed.shown(event)
         for handler in self._settings.handlers.for_type(event.type):
+            if effects.placed is not None and is_left_out(handler, event, effects=effects, facts=self._known.facts):
+                continue
             may_have_set = False
             try:
                 may_have_set = self._run_handler(handler, event, effects)
@@ -219,6 +224,8 @@ class HandlerRun:
             self._check_transaction(item, handler, effects)
             if may_have_set:
                 self._restore_session(item, handler, effects)
+        if effects.placed is not None:
+            self._known.guards.advance(effects.placed)
         return effects
 
     def _run_handler(self, handler: Handler, event: Event, effects: Effects) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import cast
+from typing import Literal, cast, get_args
 
 from onceflow_processor.event import Event
 from onceflow_processor.operations.effect import Effect, EffectFunction
@@ -20,6 +20,12 @@ from onceflow_schemas.failure import Misconfigured
 
 HandlerFunction = Callable[[Event, Tx], None]
 FactsFunction = Callable[[Event], Iterable[tuple[str, ...]]]
+InOrder = Literal["as_is", "latest", "each"]
+"""Which events of an object a handler meets: all as they come, those that tell newer state, each transition once."""
+InReplay = Literal["always", "never"]
+"""Whether a handler may run when a person reads a stretch of a topic again."""
+InRerun = Literal["rolled_back", "safe"]
+"""What becomes of a handler's own SQL when an event that was processed is run again."""
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9_.\-]{1,100}")
 _TYPE_PATTERN = re.compile(r"[A-Za-z0-9_.\[\]]{1,200}(\.\*)?")
@@ -36,6 +42,9 @@ class Handler:
     name: str
     function: HandlerFunction
     facts: FactsFunction | None
+    order: InOrder = "as_is"
+    replay: InReplay = "always"
+    rerun: InRerun = "rolled_back"
 
 
 class Handlers:
@@ -52,7 +61,13 @@ class Handlers:
         self._effects: dict[str, Effect] = {}
 
     def on(
-        self, *types: str, name: str | None = None, facts: FactsFunction | None = None
+        self,
+        *types: str,
+        name: str | None = None,
+        facts: FactsFunction | None = None,
+        order: InOrder = "as_is",
+        replay: InReplay = "always",
+        rerun: InRerun = "rolled_back",
     ) -> Callable[[HandlerFunction], HandlerFunction]:
         """Register a function ``(event, tx) -> None`` for event types.
 
@@ -63,6 +78,13 @@ class Handlers:
             facts: tells from an event which facts (namespace, key parts ...) its handler may claim with
                 ``tx.once``; they are then looked up before the handler runs, which saves a rerun of the batch
                 where facts are often taken already.
+            order: ``"as_is"``: events are met as they come.  ``"latest"``: for handlers that write down the object's
+                state; an event that tells an older state than was applied, or the same again, is marked but not met.
+                ``"each"``: for handlers that act on transitions; every event is met, ``event.is_stale`` tells the older
+                ones, and two event ids of one change are met once.
+            replay: ``"never"`` leaves the handler out of ``onceflow replay``: it runs for live events only.
+            rerun: ``"safe"`` says that its own SQL may be kept when ``onceflow replay --rerun --execute`` runs it a
+                second time for the same event; otherwise only its outcomes and operations count, and its SQL is undone.
         """
         asked: tuple[object, ...] = types
         if any(callable(event_type) for event_type in asked):
@@ -70,7 +92,9 @@ class Handlers:
             self._faults.append('@handlers.on needs event types in brackets: @handlers.on("invoice.paid")')
 
         def register(function: HandlerFunction) -> HandlerFunction:
-            self._add(types, function, name=name, facts=facts)
+            given = cast("object", name if name is not None else getattr(function, "__name__", ""))
+            self._faults.extend(_choice_faults(given, order=order, replay=replay, rerun=rerun))
+            self._add(types, Handler(cast("str", given), function, facts, order, replay, rerun))
             return function
 
         return register
@@ -107,15 +131,12 @@ class Handlers:
         """The registered effects by name."""
         return MappingProxyType(self._effects)
 
-    def _add(
-        self, types: tuple[str, ...], function: HandlerFunction, *, name: str | None, facts: FactsFunction | None
-    ) -> None:
-        chosen = name if name is not None else getattr(function, "__name__", "")
+    def _add(self, types: tuple[str, ...], handler: Handler) -> None:
+        chosen, function = handler.name, handler.function
         self._faults.extend(_faults_of(types, function, chosen))
-        self._faults.extend(_facts_faults(facts, chosen))
-        if any(handler.name == chosen and handler.function is not function for _, handler in self._registered):
+        self._faults.extend(_facts_faults(handler.facts, chosen))
+        if any(other.name == chosen and other.function is not function for _, other in self._registered):
             self._faults.append(f"two handlers are called {chosen!r}: give one of them another name=")
-        handler = Handler(chosen, function, facts)
         for event_type in types:
             if any(known == event_type and other.name == chosen for known, other in self._registered):
                 self._faults.append(f"the handler {chosen!r} is registered twice for {event_type!r}")
@@ -134,6 +155,17 @@ class Handlers:
         if faults:
             raise Misconfigured("handlers_invalid", "; ".join(faults), faults=tuple(faults))
 
+    def for_replay(self) -> Handlers:
+        """Return the registry without the handlers that are never run in a replay."""
+        kept = Handlers()
+        kept._registered = [(event_type, one) for event_type, one in self._registered if one.replay != "never"]
+        kept._effects = self._effects
+        return kept
+
+    def left_out_of_replay(self) -> tuple[str, ...]:
+        """Return the names of the handlers that ``for_replay`` leaves out, sorted."""
+        return tuple(sorted({one.name for _, one in self._registered if one.replay == "never"}))
+
     def for_type(self, event_type: str) -> tuple[Handler, ...]:
         """Return the handlers of a type in the order of their registration; empty when it is ignored."""
         found = self._resolved.get(event_type)
@@ -144,6 +176,10 @@ class Handlers:
                 self._resolved.clear()
             self._resolved[event_type] = found
         return found
+
+    def asks_for_order(self, event_type: str) -> bool:
+        """Tell whether a handler of a type has an order, so that the guards of its objects are needed."""
+        return any(handler.order != "as_is" for handler in self.for_type(event_type))
 
     def types(self) -> tuple[str, ...]:
         """Return the registered types and prefixes, sorted."""
@@ -181,6 +217,22 @@ def _faults_of(types: tuple[object, ...], function: object, name: object) -> lis
         faults.append(f"the handler {name!r} is a coroutine or generator: handlers are plain functions")
     if not _takes(function, _POSITIONAL_COUNT):
         faults.append(f"the handler {name!r} cannot be called with (event, tx)")
+    return faults
+
+
+def _choice_faults(name: object, *, order: object, replay: object, rerun: object) -> list[str]:
+    given = (
+        ("order", order, get_args(InOrder)),
+        ("replay", replay, get_args(InReplay)),
+        ("rerun", rerun, get_args(InRerun)),
+    )
+    faults = [
+        f"{argument}= of the handler {name!r} is {value!r}: write {' or '.join(map(repr, choices))}"
+        for argument, value, choices in given
+        if value not in choices
+    ]
+    if not faults and (replay, rerun) == ("never", "safe"):
+        faults.append(f'the handler {name!r} is declared replay="never" and rerun="safe": it is never run again')
     return faults
 
 

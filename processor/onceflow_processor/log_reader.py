@@ -50,6 +50,10 @@ class LogReader:
     ) -> None:
         self._consumer.close()
 
+    def renew(self, seconds: float) -> None:
+        """Set a new deadline: who reads for hours sets one for each page."""
+        self._give_up_at = time.monotonic() + seconds
+
     def bounds(self, partition: Partition) -> LogBounds:
         """Return what the log of a partition holds.
 

@@ -27,6 +27,10 @@ class ProcessorMetrics:
         self.text_replaced = Counter(
             "onceflow_processor_text_replaced", "Events with NUL or lone surrogates replaced.", registry=registry
         )
+        self.ordered = Counter(
+            "onceflow_processor_ordered", "Events of types with an ordered handler that were not plainly newer, by place.",
+            ["place"], registry=registry,
+        )  # fmt: skip
         self.batch_seconds = Histogram(
             "onceflow_processor_batch_seconds", "Time of a batch.", buckets=_BATCH_SECONDS, registry=registry
         )
@@ -69,6 +73,8 @@ class ProcessorMetrics:
         for code, number in counts.quarantined.items():
             self.events.labels("quarantined").inc(number)
             self.quarantined.labels(code).inc(number)
+        for place, number in counts.ordered.items():
+            self.ordered.labels(place).inc(number)
         self.outcomes.inc(counts.outcomes)
         self.operations.inc(counts.operations)
         self.text_replaced.inc(counts.text_replaced)

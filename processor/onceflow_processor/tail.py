@@ -1,6 +1,6 @@
 """The tail of a batch: one pipeline from the facts to COMMIT, without a fetch or sync inside.
 
-Rule: the order is facts, operations, states, quarantine, progress, guard, then lanes and outcomes in the last statement
+Rule: the order is object guards, facts, operations, states, quarantine, progress, guard, then lanes and outcomes in the last statement
 before COMMIT.  Checks raise on the server.  The COMMIT tag is read afterwards, because a failed transaction may answer
 COMMIT with ROLLBACK and no error.
 """
@@ -10,8 +10,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -20,14 +20,18 @@ from psycopg import Connection, Cursor
 from onceflow_processor.admission import Fault, Item
 from onceflow_processor.arrays import Bigints, Blobs, Integers, Texts, Uuids
 from onceflow_processor.effects import FactKey, Outcome
+from onceflow_processor.guards import GuardKey
 from onceflow_processor.hints import Hint
 from onceflow_processor.look_up import PATIENCE_MS
+from onceflow_processor.object_guard import write_guards, write_stale
 from onceflow_processor.operations.columns import hint_columns, request_columns
 from onceflow_processor.operations.request import Asked
 from onceflow_processor.position import Position
 from onceflow_processor.records import Headers, Partition
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.fingerprint import record_fingerprint
+from onceflow_schemas.identity import Identity
+from onceflow_schemas.object_order import ObjectState
 from onceflow_schemas.sql import queries
 
 DETAIL_CHARACTERS_MAX = 1_000
@@ -43,7 +47,7 @@ class NotCommitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Everything that the tail writes."""
+    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked."""
 
     guard: int
     cluster_id: str
@@ -55,6 +59,8 @@ class Tail:
     outcomes: Sequence[Outcome]
     operations: Sequence[Asked] = ()
     hints: Sequence[Hint] = ()
+    guards: Mapping[GuardKey, ObjectState] = field(default_factory=dict)
+    stale: Mapping[Identity, bool] = field(default_factory=dict)
 
 
 def write_tail(connection: Connection[Any], tail: Tail) -> None:
@@ -65,15 +71,20 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
         NotCommitted: COMMIT was answered with ROLLBACK.
     """
     with connection.pipeline():
+        if tail.guards:
+            write_guards(connection, tail.guards)
         if tail.facts or tail.operations:
             write_claims(connection, facts=tail.facts, operations=tail.operations)
         if tail.hints:
             connection.execute(_REQUESTS["hints"], hint_columns(tail.hints))
         if tail.failed:
             connection.execute(_SQL["tail_states"], _identities(tail.failed))
+        if tail.stale:
+            write_stale(connection, tail.stale)
         if tail.quarantine:
             connection.execute(_SQL["tail_quarantine"], _quarantine(tail.quarantine, tail.topic_ids))
-        connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+        if tail.moves:
+            connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
         hit("processor.before_outcomes")
         if tail.outcomes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from onceflow_schemas.failure_kind import FailureKind
 from onceflow_schemas.failure_kind import kinds as _kinds
 from onceflow_schemas.operations.failures import ASKED_FAILURES, REVIEW_FAILURES
+from onceflow_schemas.replay_failures import REPLAY_FAILURES
 
 
 class Failure(Exception):
@@ -25,13 +26,18 @@ class Failure(Exception):
         self.code = code
         self.message = message
         self.hint = hint if hint is not None else hint_for(code)
+        self.faults: tuple[str, ...] = (message,)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
 
 class Refused(Failure):
-    """The sender or caller must change what it asked for; repeating it is useless."""
+    """The sender or caller must change what it asked for; repeating it is useless.  ``faults`` names every one found."""
+
+    def __init__(self, code: str, message: str, hint: str | None = None, *, faults: tuple[str, ...] = ()) -> None:
+        super().__init__(code, message, hint)
+        self.faults = faults or (message,)
 
 
 class Unavailable(Failure):
@@ -345,6 +351,7 @@ FAILURES: dict[str, FailureKind] = (
     | REQUEST_FAILURES
     | PUBLISH_FAILURES
     | DECISION_FAILURES
+    | REPLAY_FAILURES
     | ASKED_FAILURES
     | REVIEW_FAILURES
 )

@@ -64,6 +64,11 @@ class SimulatorClient:
         text = urllib.parse.urlencode({name: value for name, value in query.items() if value is not None})
         return Ledger(self.call("GET", f"/ledger?{text}"))
 
+    def reads(self, path: str, *, account: str | None = None) -> int:
+        """How often a path such as ``/v1/invoices/in_1`` was read, of one account or of all; refused requests too."""
+        found = self.call("GET", "/reads")["reads"]
+        return sum(one["count"] for one in found if one["path"] == path and account in (None, one["account"]))
+
     def journal(self) -> list[Json]:
         """Each fault that fired."""
         return cast("list[Json]", self.call("GET", "/journal")["entries"])

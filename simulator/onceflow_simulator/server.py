@@ -89,6 +89,7 @@ def run(options: Options) -> int:
         lifespan="on",
         log_config=None,
         access_log=False,
+        date_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         backlog=BACKLOG,

@@ -116,6 +116,11 @@ def _add_state(app: FastAPI, world: World, *, api: StripeApi, deliveries: Delive
             one_of(kind, get_args(Kind), kind="kind")
         return world.ledger.report(by=by, kind=kind, entries=entries)
 
+    @app.get("/_sim/reads")
+    async def reads() -> dict[str, Any]:
+        """How often each thing was read at Stripe's interface, refused requests too."""
+        return {"reads": [{"account": one, "path": path, "count": n} for (one, path), n in sorted(world.reads.items())]}
+
     @app.get("/_sim/knobs")
     async def knobs() -> Knobs:
         """The settings in force."""

@@ -11,6 +11,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from email.utils import formatdate
 from typing import Any
 
 import orjson
@@ -114,6 +115,8 @@ class StripeApi:
         if route is None:
             raise errors.no_such_route(request.method, request.path)
         found = Found(request, asker, *route)
+        if request.method == "GET":
+            self._world.reads[asker.account.id, request.path] += 1
         knobs, limits = self._world.knobs, asker.account.limits
         reason = limits.refusal(found.route.template, knobs, now=time.monotonic())
         if reason is None and request.method == "POST" and found.ids and "payment_intents" in found.route.template:
@@ -252,7 +255,11 @@ class StripeApi:
 
     def _headers(self, answer: Answer, *, request_id: str, headers: Mapping[str, str]) -> dict[str, str]:
         """What Stripe says besides; a proxy's page has none of it."""
-        own = {"request-id": request_id, "stripe-version": headers.get("stripe-version") or self._world.api_version}
+        own = {
+            "date": formatdate(self._world.clock.now(), usegmt=True),
+            "request-id": request_id,
+            "stripe-version": headers.get("stripe-version") or self._world.api_version,
+        }
         if "idempotency-key" in headers:
             own["idempotency-key"] = headers["idempotency-key"]
         if "stripe-account" in headers:

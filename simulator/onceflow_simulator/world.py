@@ -44,6 +44,7 @@ class Account:
         methods: payment method -> the name of the test card or debit that it behaves as.
         confirms: intent -> how often it was confirmed.
         watchers: intent in processing -> what its end is told to: an invoice, a checkout session.
+        lines: invoice -> all its lines.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Account:
     methods: dict[str, str] = field(default_factory=dict)
     confirms: Counter[str] = field(default_factory=Counter)
     watchers: dict[str, Callable[[Books, Json], object]] = field(default_factory=dict)
+    lines: dict[str, list[Json]] = field(default_factory=dict)
     events: EventLog = field(default_factory=EventLog)
     keys: Keys = field(default_factory=Keys)
     limits: Limits = field(default_factory=Limits)
@@ -82,6 +84,7 @@ class World:
         platform: the account of every key that nobody said more about.
         seed: of ids, faults and deliveries.
         clock: None for the real one.
+        reads: account and path -> how often it was read at Stripe's interface, whatever the answer was.
         begin: puts in place what was there from the start, after a reset too.
     """
 
@@ -95,6 +98,7 @@ class World:
     connections: dict[str, str] = field(default_factory=dict)
     accounts: dict[tuple[str, bool], Account] = field(default_factory=dict)
     deliveries: Deliveries | None = None
+    reads: Counter[tuple[str, str]] = field(default_factory=Counter)
     begin: Callable[[], object] = lambda: None
 
     def __post_init__(self) -> None:
@@ -128,6 +132,7 @@ class World:
         self.agenda.clear()
         self.bugs.clear()
         self.ledger.clear()
+        self.reads.clear()
         self.knobs = self._first_knobs.model_copy()
         self.clock.reset()
         self.begin()

@@ -138,7 +138,8 @@ FORBIDDEN = [
     (PROCESSOR, "UPDATE onceflow.outcome SET value = ''"),
     (PROCESSOR, "UPDATE onceflow.outcome SET withheld = 'x'"),
     (PROCESSOR, "UPDATE onceflow.fact SET cause = 'x'"),
-    (PROCESSOR, "UPDATE onceflow.quarantine SET code = 'x'"),
+    (PROCESSOR, "UPDATE onceflow.quarantine SET value = ''"),
+    (PROCESSOR, "UPDATE onceflow.quarantine SET event_id = 'evt_other'"),
     (PROCESSOR, "UPDATE onceflow.lane SET published_seq = 0"),
     (PROCESSOR, "UPDATE onceflow.lane SET topic_id = 'x'"),
     (PROCESSOR, "INSERT INTO onceflow.lane (lane, topic_id) VALUES (99, 'x')"),
@@ -265,7 +266,8 @@ def test_nobody_but_the_owner_may_delete_from_any_table_but_those_that_are_no_le
             ).format(sql.Literal(MIGRATOR))
         ).fetchall()
     assert sorted(rows) == [
-        (PROCESSOR, "batch_guard"), (PROCESSOR, "suspect"), (WORKER, "batch_guard"), (WORKER, "outcome_staged"),
+        (PROCESSOR, "batch_guard"), (PROCESSOR, "parked"), (PROCESSOR, "parked_key"), (PROCESSOR, "suspect"),
+        (WORKER, "batch_guard"), (WORKER, "outcome_staged"),
     ]  # fmt: skip
 
 

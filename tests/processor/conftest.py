@@ -20,6 +20,7 @@ from onceflow_processor.attempt import AttemptSettings, limits_setter
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.careful import Place, run_with_care
+from onceflow_processor.claim import IN_TURN, Entry
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
@@ -104,6 +105,7 @@ class Bench:
     breaker: Breaker = field(default_factory=Breaker)
     items: list[Item] = field(default_factory=list)
     wait: Callable[[float], object] = field(default_factory=lambda: threading.Event().wait)
+    entry: Entry = IN_TURN
 
     def run(self, records: Sequence[Record]) -> BatchEnd:
         """Run one batch; partitions that it has not seen are begun at 0."""
@@ -175,6 +177,7 @@ class Bench:
             deadline=_NoDeadline(10.0),
             breaker=self.breaker,
             wait=self.wait,
+            entry=self.entry,
         )
 
     def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:

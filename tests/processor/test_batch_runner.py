@@ -9,12 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from onceflow_processor.claim import OUT_OF_TURN
 from onceflow_processor.event import Event
 from onceflow_processor.handlers import Handlers
+from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.tx import Tx
 from onceflow_schemas.failure import LeaseLost, Unavailable
-from tests.processor.conftest import TOPIC, Bench, event_body, record
+from tests.processor.conftest import TOPIC, TOPIC_ID, Bench, event_body, record
 
 MakeBench = Callable[[Handlers], Bench]
 
@@ -223,6 +225,26 @@ def test_a_moved_position_writes_nothing(bench: MakeBench) -> None:
     with pytest.raises(LeaseLost):
         one.run([record(paid("evt_2", "in_2"), 1)])
     assert list(one.states()) == ["evt_1"]
+
+
+def test_records_that_come_out_of_turn_move_no_position(bench: MakeBench) -> None:
+    handlers = simple()
+
+    @handlers.on("invoice.paid", name="picky")
+    def picky(event: Event, _tx: Tx) -> None:
+        if event.id == "evt_4":
+            raise LookupError
+
+    one = bench(handlers)
+    one.run([record(paid("evt_1", "in_1"), 0), record(paid("evt_2", "in_2"), 1)])
+    one.entry = OUT_OF_TURN
+    one.positions = {Partition(TOPIC, 0): Position(TOPIC_ID, 0, 0, None)}
+    end = one.run([record(paid(f"evt_{n + 1}", f"in_{n + 1}"), n) for n in range(5)])
+    assert end.counts[0].duplicate == 2
+    assert one.states() == {f"evt_{n}": "quarantined" if n == 4 else "processed" for n in range(1, 6)}
+    assert sorted(one.outcomes()) == [("invoice.paid", f"in_{n}") for n in (1, 2, 3, 5)]
+    assert one.quarantine() == {3: "handler_failed"}
+    assert one.next_offset() == 2
 
 
 def test_a_closed_lane_holds_its_partition_and_no_other(bench: MakeBench) -> None:

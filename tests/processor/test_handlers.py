@@ -233,3 +233,38 @@ def test_the_types_are_listed_for_the_log() -> None:
     handlers.on("b", "a.*", name="x")(paid)
     handlers.on("b", name="y")(refunded)
     assert handlers.types() == ("a.*", "b")
+
+
+def test_a_handler_says_whether_it_runs_in_a_replay_and_whether_its_sql_may_be_kept() -> None:
+    handlers = Handlers()
+    handlers.on("invoice.paid", name="books")(_plain)
+    handlers.on("invoice.*", name="mails", replay="never")(_plain_too)
+    handlers.on("invoice.paid", name="counts", rerun="safe")(lambda _event, _tx: None)
+    handlers.check()
+    assert [one.name for one in handlers.for_type("invoice.paid")] == ["books", "mails", "counts"]
+    assert [one.name for one in handlers.for_replay().for_type("invoice.paid")] == ["books", "counts"]
+    assert handlers.for_replay().for_type("invoice.sent") == ()
+    assert handlers.left_out_of_replay() == ("mails",)
+    assert [one.rerun for one in handlers.for_replay().for_type("invoice.paid")] == ["rolled_back", "safe"]
+
+
+def test_what_is_said_about_replays_is_checked_at_start() -> None:
+    handlers = Handlers()
+    handlers.on("a.b", name="one", replay="sometimes")(_plain)  # type: ignore[arg-type]
+    handlers.on("a.b", name="two", rerun=True)(_plain_too)  # type: ignore[arg-type]
+    handlers.on("a.b", name="three", replay="never", rerun="safe")(lambda _event, _tx: None)
+    with pytest.raises(Misconfigured) as refused:
+        handlers.check()
+    assert refused.value.faults == (
+        "replay= of the handler 'one' is 'sometimes': write 'always' or 'never'",
+        "rerun= of the handler 'two' is True: write 'rolled_back' or 'safe'",
+        'the handler \'three\' is declared replay="never" and rerun="safe": it is never run again',
+    )
+
+
+def _plain(_event: object, _tx: object) -> None:
+    """Does nothing."""
+
+
+def _plain_too(_event: object, _tx: object) -> None:
+    """Does nothing either."""

@@ -43,10 +43,11 @@ def test_a_stopped_partition_that_another_processor_has_now_is_not_ours_to_show(
     worker: Worker, registry: CollectorRegistry
 ) -> None:
     labels = {"topic": "events", "partition": "3", "code": "tail_lost"}
-    worker._tell_stop(PLACE, Stop("tail_lost", "the log ends before the position"))
-    worker._stopped[PLACE] = ("id", "tail_lost")
+    partitions = worker._partitions
+    partitions._tell_stop(PLACE, Stop("tail_lost", "the log ends before the position"))
+    partitions._stopped[PLACE] = ("id", "tail_lost")
     assert registry.get_sample_value("onceflow_processor_partition_stopped", labels) == 1
-    worker._give_up(MagicMock(), PLACE, lost=False)
+    partitions._give_up(MagicMock(), PLACE, lost=False)
     assert registry.get_sample_value("onceflow_processor_partition_stopped", labels) == 0
 
 
@@ -58,5 +59,5 @@ def test_closed_lanes_stay_shown_while_other_partitions_go_on(
     assert registry.get_sample_value("onceflow_processor_lanes_closed") == 2
     closed[0] = 0
     worker._lane_check_at = 0.0
-    worker._renew_due(cast("Any", None))
+    worker._check_lanes_due(cast("Any", None))
     assert registry.get_sample_value("onceflow_processor_lanes_closed") == 0

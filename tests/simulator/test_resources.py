@@ -241,3 +241,32 @@ def test_deleted_and_changed_things_of_the_catalogue(client: stripe.StripeClient
     with pytest.raises(stripe.InvalidRequestError):
         client.v1.products.retrieve(product.id)
     assert types(client) == ["product.created", "product.updated", "product.deleted"]
+
+
+def a_long_invoice(client: stripe.StripeClient, *, lines: int) -> stripe.Invoice:
+    customer = client.v1.customers.create({}).id
+    for n in range(lines):
+        client.v1.invoice_items.create({"customer": customer, "amount": 1000 + n, "currency": "usd"})
+    return client.v1.invoices.create({"customer": customer, "pending_invoice_items_behavior": "include"})
+
+
+def test_an_invoice_shows_its_first_lines_and_has_pages_of_all(client: stripe.StripeClient) -> None:
+    invoice = a_long_invoice(client, lines=37)
+    assert invoice.total == sum(range(1000, 1037))
+    assert [line.amount for line in invoice.lines.data] == list(range(1000, 1010))
+    assert (invoice.lines.has_more, invoice.lines.total_count) == (True, 37)  # type: ignore[attr-defined]
+    (event,) = client.v1.events.list({"type": "invoice.created"}).data
+    told = event.data.object["lines"]
+    assert (len(told["data"]), told["has_more"], told["url"]) == (10, True, f"/v1/invoices/{invoice.id}/lines")
+    assert invoice.id is not None
+    page = client.v1.invoices.line_items.list(invoice.id, {"limit": 20})
+    assert [line.amount for line in page.auto_paging_iter()] == list(range(1000, 1037))
+    back = client.v1.invoices.line_items.list(invoice.id, {"limit": 3, "ending_before": page.data[5].id})
+    assert [line.amount for line in back.data] == [1002, 1003, 1004]
+    with pytest.raises(stripe.InvalidRequestError):
+        client.v1.invoices.line_items.list(invoice.id, {"starting_after": "il_nobody"})
+
+
+def test_an_invoice_with_few_lines_shows_them_all(client: stripe.StripeClient) -> None:
+    invoice = a_long_invoice(client, lines=10)
+    assert (len(invoice.lines.data), invoice.lines.has_more) == (10, False)

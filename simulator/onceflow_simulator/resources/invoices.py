@@ -1,13 +1,15 @@
-"""Invoices and their items: drafted, finalized, paid, voided, written off, credited.
+"""Invoices, their items and their lines: drafted, finalized, paid, voided, written off, credited.
 
-Rule: an invoice's money goes through a PaymentIntent like any other, so it is counted in one place.
+Rule: an invoice's money goes through a PaymentIntent like any other, so it is counted in one place.  An invoice shows its
+first lines only, in events too; the others come by pages.
 """
 
 from __future__ import annotations
 
 from onceflow_simulator.books import Books
-from onceflow_simulator.errors import StripeError, invalid
-from onceflow_simulator.listing import lister
+from onceflow_simulator.errors import StripeError, invalid, missing
+from onceflow_simulator.listing import limit_of, list_body, lister
+from onceflow_simulator.paging import BEFORE, cursor_of, pick
 from onceflow_simulator.resources import confirmation, payment_methods
 from onceflow_simulator.resources.intents import new_intent
 from onceflow_simulator.resources.plain import deleted, deleter, fields_of, retriever, updater
@@ -17,6 +19,7 @@ from onceflow_simulator.world import Json
 
 KIND, ITEM = "invoice", "invoiceitem"
 AMOUNTS = {"amount": SIGNED}
+LINES_SHOWN = 10
 
 
 def add_routes(routes: Routes) -> None:
@@ -30,6 +33,7 @@ def add_routes(routes: Routes) -> None:
     filters = {"customer": "customer", "status": "status", "subscription": "parent.subscription_details.subscription"}
     routes.get("/v1/invoices", lister(KIND, filters), spec=LIST)
     routes.get(one, retriever(KIND))
+    routes.get(one + "/lines", list_lines, spec=LIST)
     routes.post(one, updater(KIND))
     routes.delete(one, delete)
     routes.post(one + "/finalize", lambda call: finalized(call.books, _draft(call)))
@@ -61,14 +65,14 @@ def create(call: Call) -> Json:
         items = [item for item in books.all(ITEM) if item["customer"] == params["customer"] and item["invoice"] is None]
         for item in items:
             item["invoice"] = body["id"]
-            add_line(body, amount=item["amount"], currency=item["currency"], description=item["description"])
+            add_line(books, body, amount=item["amount"], currency=item["currency"], description=item["description"])
     books.emit("invoice.created", body)
     return body
 
 
 def draft(books: Books, *, customer: str, fields: Json) -> Json:
     """An empty draft, without its event."""
-    return books.new(
+    body = books.new(
         KIND,
         prefix="in",
         fields={
@@ -79,7 +83,7 @@ def draft(books: Books, *, customer: str, fields: Json) -> Json:
             "attempted": False,
             "collection_method": "charge_automatically",
             "currency": "usd",
-            "lines": {"object": "list", "data": [], "has_more": False},
+            "lines": {"object": "list", "data": [], "has_more": False, "total_count": 0},
             "metadata": {},
             "payments": {"object": "list", "data": [], "has_more": False},
             "status": "draft",
@@ -88,16 +92,32 @@ def draft(books: Books, *, customer: str, fields: Json) -> Json:
             "customer": customer,
         },
     )
+    body["lines"]["url"] = f"/v1/invoices/{body['id']}/lines"
+    return body
 
 
-def add_line(body: Json, *, amount: int, currency: str, description: str | None) -> None:
+def add_line(books: Books, body: Json, *, amount: int, currency: str, description: str | None) -> None:
     """One more line."""
-    lines = body["lines"]["data"]
+    lines = books.account.lines.setdefault(body["id"], [])
     lines.append(
         {"id": f"il_{len(lines)}_{body['id']}", "object": "line_item", "amount": amount, "description": description}
     )
-    body |= {"currency": currency, "total": body["total"] + amount}
+    shown = {"data": lines[:LINES_SHOWN], "has_more": len(lines) > LINES_SHOWN, "total_count": len(lines)}
+    body |= {"currency": currency, "total": body["total"] + amount, "lines": {**body["lines"], **shown}}
     body["amount_due"] = body["amount_remaining"] = max(body["total"], 0)
+
+
+def list_lines(call: Call) -> Json:
+    """A page of an invoice's lines, the first one first."""
+    body = call.books.get(KIND, call.ids[0])
+    lines = call.books.account.lines.get(body["id"], [])
+    cursor, param = cursor_of(call.params)
+    place = next((n for n, line in enumerate(lines) if line["id"] == cursor), None)
+    if cursor and place is None:
+        raise missing("line_item", cursor, param=param)
+    away = lines[:place][::-1] if param == BEFORE else lines[0 if place is None else place + 1 :]
+    page, has_more = pick(away, lambda _line: True, limit=limit_of(call.params), reverse=param == BEFORE)
+    return {**list_body(call.path, page, has_more=has_more), "total_count": len(lines)}
 
 
 def delete(call: Call) -> Json:

@@ -118,7 +118,7 @@ def _first_invoice(books: Books, body: Json, prices: list[tuple[Json, int]], *, 
     invoice["parent"] = {"type": "subscription_details", "subscription_details": {"subscription": body["id"]}}
     for price, quantity in prices:
         amount = 0 if free else (price["unit_amount"] or 0) * quantity
-        invoices.add_line(invoice, amount=amount, currency=price["currency"], description=None)
+        invoices.add_line(books, invoice, amount=amount, currency=price["currency"], description=None)
     body["latest_invoice"] = invoice["id"]
     books.emit("invoice.created", invoice)
     return invoices.finalized(books, invoice)

@@ -1,0 +1,51 @@
+"""``onceflow replay`` as an operator calls it, on the topics and the database of a test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from tests.processor.processor_process import Road
+
+REPLAY_SECONDS_MAX = 240
+ASK_SECONDS_MAX = 60
+
+
+def replayed(road: Road, *arguments: str, status: int = 0, **settings: str) -> dict[str, Any]:
+    """Run it to its end; return what it said."""
+    done = subprocess.run(
+        [sys.executable, "-m", "onceflow", "replay", "--topic", road.events, "--json", *arguments],
+        env={**road._environment, **settings},
+        capture_output=True,
+        text=True,
+        timeout=REPLAY_SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == status, (done.stdout, done.stderr)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def error_of(answer: dict[str, Any]) -> tuple[str, int]:
+    """Return the code and the number of faults."""
+    error = answer["error"]
+    return error["code"], len(error.get("faults", [error["message"]]))
+
+
+def untouched(road: Road) -> tuple[Any, ...]:
+    """Everything that a replay must leave as it is: progress rows, the live group's offsets and members."""
+    from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415
+    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
+
+    admin = AdminClient({"bootstrap.servers": road.bootstrap})
+    group = f"onceflow.{road.deployment}.processor"
+    asked = [ConsumerGroupTopicPartitions(group)]
+    listed = admin.list_consumer_group_offsets(asked, request_timeout=ASK_SECONDS_MAX)[group].result()
+    offsets = sorted((one.topic, one.partition, one.offset) for one in listed.topic_partitions)
+    groups = sorted(one.group_id for one in admin.list_consumer_groups(request_timeout=ASK_SECONDS_MAX).result().valid)
+    rows = road.rows(
+        "SELECT topic_id, partition, next_offset, epoch, owner, fingerprint FROM onceflow.progress ORDER BY 1, 2"
+    )
+    return offsets, [one for one in groups if road.deployment in one], rows
