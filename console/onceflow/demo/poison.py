@@ -150,10 +150,10 @@ class PoisonAct:
         done = self._wait_for(lambda found: set(found.values()) == {"processed"})
         self._say(f"{_in_words(poison, done)}; a replay of the whole topic, as a dry run:")
         replay = json.loads(
-            self._command("replay", "--topic", self._system.ready.event_topic, "--from-offset", "0", "--json")
+            self._command("replay", "--topic", self._system.ready.event_topic, "--json")
         )
         self._say(_replay_in_words(replay))
-        return Mended(states, replay["fates"]["run"])
+        return Mended(states, replay["fates"].get("run", 0))
 
     def _send(self, seed: int) -> None:
         """One sender, so that the order on the wire is the order in the topic."""
