@@ -8,9 +8,9 @@
 BEGIN;
 
 GRANT USAGE ON SCHEMA onceflow
-TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader;
+TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader, onceflow_replayer;
 REVOKE ALL ON ALL TABLES IN SCHEMA onceflow
-FROM onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader;
+FROM onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader, onceflow_replayer;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA onceflow FROM PUBLIC;
 
 -- Every service compares the schema with its release before it does anything.
@@ -26,11 +26,14 @@ GRANT SELECT (id, args_sha256) ON onceflow.operation TO onceflow_processor, once
 
 -- Processor: the batch transaction.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO onceflow_processor;
+GRANT SELECT ON onceflow.retention TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE (state, is_stale, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
+GRANT SELECT, INSERT, UPDATE ON onceflow.booked, onceflow.booking TO onceflow_processor, onceflow_worker;
+GRANT SELECT, INSERT ON onceflow.fact_claim TO onceflow_processor, onceflow_worker;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
 GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at,
-              decided_at, decided_by, decision, reason, dead_lettered_at)
+              decided_at, decided_by, decision, reason, dead_lettered_at, dead_letter_code)
 ON onceflow.quarantine TO onceflow_processor;
 GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_processor;
 GRANT INSERT ON onceflow.operation_hint TO onceflow_processor;
@@ -41,11 +44,22 @@ GRANT SELECT, INSERT, DELETE ON onceflow.batch_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.suspect TO onceflow_processor;
 -- Nor what is parked: an event leaves it in the transaction that gives it another state.
 GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO onceflow_processor;
+-- Asks for reads, and uses what they found.
+GRANT SELECT, INSERT (account, mode, kind, object_id, first_path, path, api_version),
+UPDATE (asked_at, first_path, path, api_version, state, due_at, tries)
+ON onceflow.object_read TO onceflow_processor;
+
+-- Replayer: a member of onceflow_processor, whose place it takes; its runs are decisions of a person.
+GRANT SELECT, INSERT, UPDATE ON onceflow.replay_run, onceflow.replay_stretch TO onceflow_replayer;
+GRANT INSERT ON onceflow.audit TO onceflow_replayer;
 
 -- Relay: hands out no sequence, changes no outcome.
 GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;
 GRANT SELECT, INSERT, UPDATE ON onceflow.lease TO onceflow_relay;
 GRANT SELECT, UPDATE (published_seq, state, detail) ON onceflow.lane TO onceflow_relay;
+-- Its maintenance duty: these delete what they find old enough themselves, with the rights of the owner.
+GRANT SELECT ON onceflow.retention TO onceflow_relay;
+GRANT EXECUTE ON FUNCTION onceflow.retire_markers, onceflow.retire_outcomes, onceflow.retire_quarantine TO onceflow_relay;
 
 -- Worker: carries operations out, runs settled functions, and moves the outcomes of applications into lanes.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.account_budget TO onceflow_worker;
@@ -62,13 +76,18 @@ GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_work
 -- Not of the ledger: a guard lives as long as its transaction, a staged outcome until it is in its lane.
 GRANT SELECT, INSERT, DELETE ON onceflow.batch_guard TO onceflow_worker;
 GRANT SELECT, DELETE ON onceflow.outcome_staged TO onceflow_worker;
+-- Reads at Stripe: their answers, and the keys that wait for them.
+GRANT SELECT, UPDATE ON onceflow.object_read TO onceflow_worker;
+GRANT SELECT, INSERT, DELETE ON onceflow.object_read_part TO onceflow_worker;
+GRANT SELECT ON onceflow.parked TO onceflow_worker;
+GRANT SELECT, UPDATE (reason, due_at) ON onceflow.parked_key TO onceflow_worker;
 
 -- Application: what onceflow.attach needs, inside the application's own transaction.  It sees no event and no lane.
 GRANT SELECT ON onceflow.deployment TO onceflow_application;
 GRANT INSERT (namespace, key, cause) ON onceflow.fact TO onceflow_application;
 GRANT INSERT (outcome_id, type, key, value, cause) ON onceflow.outcome_staged TO onceflow_application;
 
--- Operator: decisions about lanes, positions, operations in review, and outcomes that cannot be published.
+-- Operator: decisions about lanes, positions, failed events, operations in review, and outcomes that cannot be published.
 GRANT SELECT ON ALL TABLES IN SCHEMA onceflow TO onceflow_operator, onceflow_reader;
 GRANT INSERT ON onceflow.audit TO onceflow_operator;
 GRANT UPDATE (published_seq, topic_id, state, detail) ON onceflow.lane TO onceflow_operator;
@@ -78,5 +97,11 @@ GRANT UPDATE (conclusion, cancel_asked, fence, lease_owner, lease_until, next_at
 ON onceflow.operation TO onceflow_operator;
 GRANT UPDATE (decided_at, decided_by, decision, reason) ON onceflow.review TO onceflow_operator;
 GRANT UPDATE (blocked_until) ON onceflow.account_budget TO onceflow_operator;
+-- Events that failed: retried, or left out while the rest of their key goes on.
+GRANT UPDATE (state) ON onceflow.inbox TO onceflow_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO onceflow_operator;
+GRANT INSERT, UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, type,
+                      retry_asked_at, retry_asked_by, decided_at, decided_by, decision, reason)
+ON onceflow.quarantine TO onceflow_operator;
 
 COMMIT;

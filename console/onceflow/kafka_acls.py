@@ -112,10 +112,12 @@ def _bridge(settings: Settings) -> Iterator[_Need]:
 
 def _processor(settings: Settings) -> Iterator[_Need]:
     deployment = _deployment(settings)
-    for topic in settings.topics.events:
+    for topic in settings.input_topics:
         yield _Need("topic", topic, ("READ", "DESCRIBE_CONFIGS"), "reads events; asks for the topic's size limit")
     why = "shares the partitions with other processors; shows how far it is to lag tools"
     yield _Need("group", processor_group(deployment), ("READ",), why)
+    if settings.topics.dead_letters is not None:
+        yield _Need("topic", settings.topics.dead_letters, ("WRITE",), "publishes what is quarantined")
     yield from _outcome_lanes(settings)
 
 
@@ -134,15 +136,23 @@ def _relay(settings: Settings) -> Iterator[_Need]:
     why = "publishes in transactions, and fences the relay before it"
     yield _Need("transactional_id", transactional_id(deployment, topic), ("WRITE",), why)
     yield _Need("group", relay_group(deployment), ("READ",), "keeps its cursors, in the same transactions")
+    for events in settings.input_topics:
+        yield _Need(
+            "topic", events, ("DESCRIBE_CONFIGS",), "asks how long records are kept, before it deletes old markers"
+        )
 
 
 def _operator(settings: Settings) -> Iterator[_Need]:
     deployment, outcomes = _deployment(settings), settings.topics.outcomes
-    own, *foreign = settings.topics.events
+    own = settings.topics.events[0]
+    foreign = [topic for topic in settings.input_topics if topic != own]
     why = "makes the topic and raises what is set too low (topics); looks at records and positions (progress)"
     yield _Need("topic", own, ("READ", "CREATE", "ALTER_CONFIGS"), why)
     for topic in foreign:
         yield _Need("topic", topic, ("READ", "DESCRIBE_CONFIGS"), "looks at records and positions (progress)")
+    if settings.topics.dead_letters is not None:
+        why = "makes the topic and raises what is set too low (topics)"
+        yield _Need("topic", settings.topics.dead_letters, ("CREATE", "DESCRIBE", "ALTER_CONFIGS"), why)
     yield _Need("group", processor_group(deployment), ("DESCRIBE",), "looks at records and positions (progress)")
     yield _Need("group", replay_group(deployment), ("DESCRIBE",), "reads stretches again (replay)")
     why = "makes the topic and raises what is set too low (topics); compares lanes with it (lanes)"

@@ -18,7 +18,7 @@ from onceflow.embedded import EmbeddedServices
 from onceflow.embedded.ports import HOST, claim_ports, comes_free
 from onceflow.local_identity import ACCOUNT, KEY_ID, LocalIdentity
 from onceflow.settings import LoadedSettings, environment_for_child, process_environment
-from onceflow.settings_model import TopicSettings
+from onceflow.settings_model import INPUTS, TopicSettings
 from onceflow.settings_sources import is_secret_setting
 from onceflow.supervisor import ProcessPart
 from onceflow_schemas.failure import Misconfigured
@@ -154,9 +154,11 @@ class LocalSystem:
     def environment_beside(self) -> dict[str, str]:
         """Return the variables with which a command that is started by hand works on this system, on ports of its own.
 
-        They hold this system's secrets, and none that the user gave for anything else.
+        They hold this system's secrets, those of its inputs among them, and none that the user gave for anything else.
         """
-        given = {name: value for name, value in self.loaded.given.items() if not is_secret_setting(name)}
+        given = {
+            name: value for name, value in self.loaded.given.items() if name == INPUTS or not is_secret_setting(name)
+        }
         overrides = self._common() | {
             "stripe.webhook_secret": f"{KEY_ID}={self.identity.webhook_secret}",
             "bridge.port": 0,
@@ -244,6 +246,9 @@ def prepare(system: LocalSystem, *, say: Callable[[str], None]) -> None:
     admin = KafkaAdmin({"bootstrap.servers": system.services.kafka_bootstrap})
     with session(system.services.database_url, role="up") as connection:
         migrate(connection, progress=say)
-        plan, wishes = plan_from_settings(system.topics, admin=admin, connection=connection)
+        inputs = system.loaded.settings.input_topics
+        plan, wishes = plan_from_settings(
+            system.topics, admin=admin, connection=connection, inputs=inputs, makes_foreign=True
+        )
         outcome_topic = system.topics.outcomes
         apply_topics(plan, wishes, admin=admin, connection=connection, outcome_topic=outcome_topic, progress=say)

@@ -14,11 +14,14 @@ from onceflow.settings_model import Settings
 from onceflow_schemas.failure import Misconfigured
 
 if TYPE_CHECKING:
+    from onceflow.input_settings import InputSettings
     from onceflow_processor.handlers import Handlers
+    from onceflow_processor.inputs.input_topic import InputTopic
     from onceflow_processor.operations.senders.mail_sender import MailServer
     from onceflow_processor.operations.senders.sender import Sender
     from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
     from onceflow_processor.operations.service import OperatorOptions
+    from onceflow_processor.reads.stripe_reads import StripeReads
     from onceflow_processor.relay.service import RelayOptions
     from onceflow_processor.service import ProcessorOptions
     from onceflow_producer.options import BridgeOptions
@@ -67,6 +70,7 @@ def bridge_options(settings: Settings, *, announce: Announce | None = None) -> B
 
 def processor_options(settings: Settings, *, handlers: Handlers, announce: Announce | None = None) -> ProcessorOptions:
     """Return the options of the processor; every setting that it needs is set."""
+    from onceflow_processor.failures.dead_letter_duty import DeadLetterOptions  # noqa: PLC0415
     from onceflow_processor.service import ProcessorOptions  # noqa: PLC0415
 
     assert settings.deployment.id is not None
@@ -77,7 +81,8 @@ def processor_options(settings: Settings, *, handlers: Handlers, announce: Annou
         deployment=settings.deployment.id,
         accounts=_accounts(settings),
         mode=settings.stripe.mode,
-        topics=settings.topics.events,
+        topics=settings.input_topics,
+        inputs=tuple(input_topic(one, settings) for one in settings.inputs),
         outcome_topic=settings.topics.outcomes,
         group=processor_group(settings.deployment.id),
         relay_group=relay_group(settings.deployment.id),
@@ -98,6 +103,32 @@ def processor_options(settings: Settings, *, handlers: Handlers, announce: Annou
         announce=announce,
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
+        dead_letters=None
+        if settings.topics.dead_letters is None
+        else DeadLetterOptions(
+            kafka=settings.kafka.for_producer(),
+            topic=settings.topics.dead_letters,
+            deployment=settings.deployment.id,
+            database_url=settings.database.url.get_secret_value(),
+            prepared=settings.database.prepared,
+        ),
+    )
+
+
+def input_topic(one: InputSettings, settings: Settings) -> InputTopic:
+    """Return what one input carries, with what the deployment's settings say where its table says nothing."""
+    from onceflow_processor.inputs.input_topic import SIGNATURE_HEADER, InputTopic  # noqa: PLC0415
+
+    assert settings.stripe.account is not None
+    return InputTopic(
+        topic=one.topic,
+        format=one.format,
+        trust=one.effective_trust,
+        key=one.effective_key,
+        accounts=frozenset(one.accounts) or None,
+        default_account=one.default_account or settings.stripe.account,
+        secrets=one.secrets,
+        signature_header=one.signature_header or SIGNATURE_HEADER,
     )
 
 
@@ -107,6 +138,8 @@ def relay_options(settings: Settings, *, announce: Announce | None = None) -> Re
 
     assert settings.deployment.id is not None
     return RelayOptions(
+        event_topics=settings.input_topics,
+        retention=settings.retention.wishes(horizon_days=settings.processor.horizon_days),
         kafka=settings.kafka.for_producer(),
         database_url=settings.database.url.get_secret_value(),
         deployment=settings.deployment.id,
@@ -147,6 +180,7 @@ def operator_options(settings: Settings, *, handlers: Handlers, announce: Announ
         relay_group=relay_group(settings.deployment.id),
         handlers=handlers,
         senders=senders(settings),
+        reads=stripe_reads(settings),
         owner=owner(),
         concurrency=given.concurrency,
         lease_seconds=given.lease_seconds,
@@ -188,12 +222,8 @@ def senders(settings: Settings) -> dict[str, Sender]:
     from onceflow_processor.operations.senders.mail_sender import MailSender  # noqa: PLC0415
     from onceflow_processor.operations.senders.stripe_gateway import StripeGateway  # noqa: PLC0415
 
-    given, server = settings.operations, mail_server(settings)
-    times = {
-        "connect_seconds": min(given.connect_seconds, given.call_seconds_max),
-        "total_seconds": given.call_seconds_max,
-    }
-    credentials = {name: secret.get_secret_value() for name, secret in given.credentials.items()}
+    server, times = mail_server(settings), _call_times(settings)
+    credentials = {name: secret.get_secret_value() for name, secret in settings.operations.credentials.items()}
     made: dict[str, Sender] = {
         "stripe": StripeGateway(accesses(settings), api_base=settings.stripe.api_base, **times),
         "http": HttpSender(credentials=credentials, **times),
@@ -201,6 +231,30 @@ def senders(settings: Settings) -> dict[str, Sender]:
     if server is not None:
         made["mail"] = MailSender(server, **times)
     return made
+
+
+def stripe_reads(settings: Settings) -> StripeReads:
+    """Return what reads at Stripe for events that wait for it.
+
+    Raises:
+        Misconfigured: ``settings_invalid``: an account has no API key.
+    """
+    from onceflow_processor.reads.stripe_reads import StripeReads  # noqa: PLC0415
+
+    return StripeReads(
+        accesses(settings),
+        api_base=settings.stripe.api_base,
+        api_version=settings.stripe.api_version,
+        **_call_times(settings),
+    )
+
+
+def _call_times(settings: Settings) -> dict[str, float]:
+    given = settings.operations
+    return {
+        "connect_seconds": min(given.connect_seconds, given.call_seconds_max),
+        "total_seconds": given.call_seconds_max,
+    }
 
 
 def mail_server(settings: Settings) -> MailServer | None:

@@ -18,9 +18,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from onceflow.input_checks import unread_topic_faults
+from onceflow.input_settings import InputSettings, read_inputs
 from onceflow.kafka_settings import likely_property, read_properties, variable_rest
-from onceflow.settings_checks import cross_faults, kafka_settings, missing_faults, value_fault
-from onceflow.settings_model import Settings
+from onceflow.settings_checks import cross_faults, kafka_settings, missing_faults, needed, value_fault
+from onceflow.settings_model import INPUTS, Settings
 from onceflow.settings_sources import (
     ALIASES,
     CONFIG_VARIABLE,
@@ -112,15 +114,18 @@ def read_settings(
     environment = os.environ if environment is None else environment
     given, faults, blamed = _collected(sources, environment)
     kafka, kafka_faults = kafka_settings(given)
+    inputs, input_faults = _inputs(given)
     settings, bad, value_faults = _validated(given)
-    settings = settings.model_copy(update={"kafka": kafka})
-    faults += [*value_faults, *kafka_faults]
+    settings = settings.model_copy(update={"kafka": kafka, "inputs": inputs})
+    faults += [*value_faults, *kafka_faults, *input_faults]
+    needs = needed(needs, settings)
     # Without a file that cannot be read everything else would only be guessed about.
     if EVERYTHING not in blamed:
         crossed = cross_faults(settings, live_flag=sources.live, now=datetime.now(UTC))
         libpq_is_set = any(environment.get(variable) for variable in _LIBPQ_VARIABLES)
         faults += [
             *(fault.text for fault in crossed if not bad.intersection(fault.names)),
+            *unread_topic_faults(settings, given="topics.events" in given or "stripe.webhook_secret" in needs),
             *missing_faults(needs, given=given, blamed=blamed, libpq_is_set=libpq_is_set),
             *_database_faults(settings, wanted="database.url" in uses),
             *_transport_faults(settings, environment, uses=uses),
@@ -235,12 +240,17 @@ def _from_kafka_config(path: Path | None) -> Found:
     return Found(values={f"kafka.{name}": Given(value, origin) for name, value in properties.items()})
 
 
+def _inputs(given: Mapping[str, Given]) -> tuple[tuple[InputSettings, ...], list[str]]:
+    found = given.get(INPUTS)
+    return ((), []) if found is None else read_inputs(found.value, origin=str(found.origin))
+
+
 def _validated(given: Mapping[str, Given]) -> tuple[Settings, set[str], list[str]]:
     """Return the settings, the names of faulty ones (they have their defaults) and the faults."""
     tables: dict[str, dict[str, Any]] = {}
     for name, value in given.items():
         section, _, field_name = name.partition(".")
-        if section != "kafka":
+        if section not in ("kafka", INPUTS):
             tables.setdefault(section, {})[field_name] = value.value
     try:
         return Settings.model_validate(tables), set(), []

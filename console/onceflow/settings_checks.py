@@ -10,10 +10,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from onceflow.input_checks import input_faults
 from onceflow.kafka_settings import property_fault, property_text
 from onceflow.redaction import MASK, redacted
 from onceflow.settings_model import KafkaSettings, Settings, sections
 from onceflow.settings_sources import ALIASES, Given, is_secret_setting, variable_of
+from onceflow_processor.retention.needs import TopicAge, decide
 from onceflow_producer.signing_key import signing_key
 from onceflow_producer.sizes import RECORD_OVERHEAD_BYTES
 
@@ -58,6 +60,13 @@ def good_value(name: str) -> str:
         return f"a good value is {field.examples[0]}"
     default = ",".join(field.default) if isinstance(field.default, tuple) else field.default
     return f"a good value is {str(default).lower() if isinstance(default, bool) else default}"
+
+
+def needed(needs: Collection[str], settings: Settings) -> tuple[str, ...]:
+    """Return what a command cannot do without: keys of attestations only where records with attestations are read."""
+    bridge = "stripe.webhook_secret" in needs
+    foreign_only = not any(one.is_ours for one in settings.all_inputs)
+    return tuple(name for name in needs if bridge or not foreign_only or name != "attestation.keys")
 
 
 def missing_faults(
@@ -133,6 +142,16 @@ def _retention_rule(settings: Settings) -> Iterator[CrossFault]:
         )
 
 
+def _marker_rule(settings: Settings) -> Iterator[CrossFault]:
+    """What the settings alone tell; how long other people's topics keep records is asked by the relay at its start."""
+    days = settings.topics.retention_days
+    own = TopicAge(f"a topic (topics.retention_days = {days})", days)
+    wishes = settings.retention.wishes(horizon_days=settings.processor.horizon_days)
+    names = ("retention.markers_days", "retention.outcomes_days", "processor.horizon_days", "topics.retention_days")
+    for fault in decide(wishes, events=[own], outcomes=own).faults:
+        yield CrossFault(names, fault)
+
+
 def _size_rule(settings: Settings) -> Iterator[CrossFault]:
     body, topic = settings.bridge.body_bytes_max, settings.topics.message_bytes_max
     if body + RECORD_OVERHEAD_BYTES > topic:
@@ -151,8 +170,23 @@ def _topic_rule(settings: Settings) -> Iterator[CrossFault]:
             f"topics.outcomes is {topics.outcomes}, which is an event topic too: outcomes would be read as events; the "
             "two need topics of their own, such as stripe.events.v1 and stripe.outcomes.v1",
         )
+    if topics.dead_letters is not None and topics.dead_letters in (
+        *settings.input_topics,
+        *topics.events,
+        topics.outcomes,
+    ):
+        yield CrossFault(
+            ("topics.dead_letters", "topics.events", "topics.outcomes"),
+            f"topics.dead_letters is {topics.dead_letters}, which is read or written for something else: dead letters need a "
+            "topic of their own, such as stripe.deadletters.v1",
+        )
     if len(set(topics.events)) != len(topics.events):
         yield CrossFault(("topics.events",), "topics.events names a topic twice; a good value is stripe.events.v1")
+
+
+def _input_rule(settings: Settings) -> Iterator[CrossFault]:
+    for names, text in input_faults(settings):
+        yield CrossFault(names, text)
 
 
 def _replica_rule(settings: Settings) -> Iterator[CrossFault]:
@@ -188,8 +222,10 @@ def _lease_rule(settings: Settings) -> Iterator[CrossFault]:
 
 _RULES: tuple[Callable[[Settings], Iterator[CrossFault]], ...] = (
     _retention_rule,
+    _marker_rule,
     _size_rule,
     _topic_rule,
+    _input_rule,
     _replica_rule,
     _deadline_rule,
     _lease_rule,

@@ -15,7 +15,9 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, InstanceOf, SecretStr
 
 from onceflow.attestation_settings import parse_keys, zoned_time
+from onceflow.input_settings import InputSettings, attested_input
 from onceflow.settings_operations import MailSettings, OperationsSettings
+from onceflow.settings_retention import RetentionSettings
 from onceflow.settings_section import Port, Seconds, Section, split, table
 from onceflow_producer.endpoint_secrets import EndpointSecret, parse_secrets
 from onceflow_producer.sizes import TOPIC_BYTES_DEFAULT
@@ -169,6 +171,11 @@ class TopicSettings(Section):
         description="Topics with events: the bridge writes to the first, the processor reads all.",
     )
     outcomes: TopicName = Field("stripe.outcomes.v1", description="Topic of the outcomes; one lane per partition.")
+    dead_letters: TopicName | None = Field(
+        None,
+        examples=["stripe.deadletters.v1"],
+        description="Topic to which the processor also publishes what is quarantined; unset: nowhere.",
+    )
     partitions: int = Field(
         6, ge=1, le=1000, description="Partitions of a new topic; a topic keeps its count for ever."
     )
@@ -234,6 +241,10 @@ class ProcessorSettings(Section):
         "auto", description="Kafka's group protocol; `auto` takes `consumer` (KIP-848) where the brokers have it."
     )
     handler_deadline_seconds: Seconds = Field(10.0, le=240, description="A handler that runs longer has failed.")
+    read_objects: bool = Field(
+        default=False,
+        description="Events that need a look at Stripe (thin ones, ties, long lists of lines) wait until `operate` has read there.",
+    )
 
 
 class RelaySettings(Section):
@@ -288,21 +299,40 @@ class Settings(Section):
     kafka: KafkaSettings = KafkaSettings()
     database: DatabaseSettings = DatabaseSettings()
     topics: TopicSettings = TopicSettings()
+    inputs: tuple[InstanceOf[InputSettings], ...] = ()
     attestation: AttestationSettings = AttestationSettings()
     bridge: BridgeSettings = BridgeSettings()
     processor: ProcessorSettings = ProcessorSettings()
     relay: RelaySettings = RelaySettings()
+    retention: RetentionSettings = RetentionSettings()
     operations: OperationsSettings = OperationsSettings()
     mail: MailSettings = MailSettings()
     metrics: MetricsSettings = MetricsSettings()
     logs: LogSettings = LogSettings()
     runtime: RuntimeSettings = RuntimeSettings()
 
+    @property
+    def all_inputs(self) -> tuple[InputSettings, ...]:
+        """The topics that the processor reads: ``[[inputs]]``, else those of ``topics.events``, with the bridge's records."""
+        topics = enumerate(self.topics.events, start=1)
+        return self.inputs or tuple(attested_input(topic, number=number) for number, topic in topics)
+
+    @property
+    def input_topics(self) -> tuple[str, ...]:
+        """The names of the topics that the processor reads."""
+        return tuple(one.topic for one in self.all_inputs)
+
+
+INPUTS = "inputs"
+"""The one setting without a section: a list of tables in the file, JSON in the environment."""
+
 
 def sections() -> dict[str, type[Section]]:
     """Return the sections by name, ``kafka`` among them."""
     found: dict[str, type[Section]] = {}
     for name, field in Settings.model_fields.items():
+        if name == INPUTS:
+            continue
         kind = field.annotation
         assert isinstance(kind, type), f"{name} is not a section"
         assert issubclass(kind, Section), f"{name} is not a section"
@@ -311,14 +341,17 @@ def sections() -> dict[str, type[Section]]:
 
 
 def setting_names() -> tuple[str, ...]:
-    """Return ``section.name`` of every setting but the Kafka properties, whose names are librdkafka's."""
-    return tuple(
+    """Return ``section.name`` of every setting but the Kafka properties, whose names are librdkafka's, and ``inputs``."""
+    names = (
         f"{section}.{name}" for section, kind in sections().items() if section != "kafka" for name in kind.model_fields
     )
+    return (*names, INPUTS)
 
 
 def is_secret(name: str) -> bool:
     """Say whether the value of ``section.name`` must never be shown."""
+    if name == INPUTS:
+        return True
     section, _, field = name.partition(".")
     extra = sections()[section].model_fields[field].json_schema_extra
     return isinstance(extra, dict) and bool(extra.get("secret"))

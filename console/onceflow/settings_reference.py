@@ -15,7 +15,8 @@ from annotated_types import Ge, Gt, Le
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from onceflow.settings_model import is_secret, sections
+from onceflow.input_settings import FIELDS
+from onceflow.settings_model import INPUTS, is_secret, sections
 from onceflow.settings_sources import ALIASES, variable_of
 
 BEGIN = "<!-- from the settings model: begin -->"
@@ -31,7 +32,16 @@ def settings_tables() -> str:
         rows = [_row(f"{section}.{name}", field) for name, field in kind.model_fields.items()]
         head = "| setting | variable | value | default | meaning |\n| --- | --- | --- | --- | --- |"
         parts.append("\n".join([f"### [{section}]", "", (kind.__doc__ or "").strip(), "", head, *rows]))
+        if section == "topics":
+            parts.append(_inputs_table())
     return "\n\n".join(parts)
+
+
+def _inputs_table() -> str:
+    rows = [f"| `{name}` | {field.meaning} | {field.default} |" for name, field in FIELDS.items()]
+    head = "| in each table | meaning | default |\n| --- | --- | --- |"
+    about = f"One table per topic that the processor reads, {variable_of(INPUTS)} (`_FILE`) as a JSON list; unset: `topics.events`."
+    return "\n".join([f"### [[{INPUTS}]]", "", about, "", head, *rows])
 
 
 def page_with_tables(page: str) -> str:

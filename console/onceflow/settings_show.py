@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from onceflow.input_settings import InputSettings
 from onceflow.redaction import MASK, redacted
 from onceflow.settings import LoadedSettings
-from onceflow.settings_model import setting_names
+from onceflow.settings_model import INPUTS, setting_names
 from onceflow.settings_sources import is_secret_setting
 
 BROKERS = "kafka.bootstrap.servers"
@@ -35,7 +36,35 @@ def shown_settings(loaded: LoadedSettings) -> list[ShownSetting]:
     A value that cannot be used is shown as it was given, since a person is looking for the mistake.
     """
     kafka = sorted({BROKERS, *(name for name in loaded.given if name.startswith("kafka."))})
-    return [_shown(name, loaded) for name in (*setting_names(), *kafka)]
+    names = (*(name for name in setting_names() if name != INPUTS), *kafka)
+    return [*(_shown(name, loaded) for name in names), *_shown_inputs(loaded)]
+
+
+def _shown_inputs(loaded: LoadedSettings) -> list[ShownSetting]:
+    """Return a row for each topic that is read, with what holds for it."""
+    given = loaded.given.get(INPUTS)
+    if given is not None and not loaded.settings.inputs:
+        return [ShownSetting(INPUTS, MASK, str(given.origin), secret=True)]
+    source = "default" if given is None else str(given.origin)
+    return [
+        ShownSetting(f"{INPUTS}[{one.number}]", _input_text(one), source, secret=False)
+        for one in loaded.settings.all_inputs
+    ]
+
+
+def _input_text(one: InputSettings) -> str:
+    given = {
+        "topic": one.topic,
+        "format": one.format,
+        "trust": one.effective_trust,
+        "key": one.effective_key,
+        "accounts": ",".join(one.accounts),
+        "mode": one.mode,
+        "default_account": one.default_account,
+        "secrets": MASK if one.secrets else "",
+        "signature_header": one.signature_header,
+    }
+    return " ".join(f"{name}={value}" for name, value in given.items() if value)
 
 
 def _shown(name: str, loaded: LoadedSettings) -> ShownSetting:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from onceflow.kafka_settings import flat_properties, is_secret_property, property_name
-from onceflow.settings_model import is_secret, sections, setting_names
+from onceflow.settings_model import INPUTS, is_secret, sections, setting_names
 
 PREFIX = "ONCEFLOW_"
 CONFIG_VARIABLE = "ONCEFLOW_CONFIG"
@@ -120,8 +120,13 @@ def from_table(table: Mapping[str, Any], *, place: str) -> Found:
     found = Found()
     known = sections()
     for section, content in table.items():
-        if section not in known:
-            meant = nearest(section, known)
+        if section == INPUTS and isinstance(content, list):
+            found.values[INPUTS] = Given(content, Origin("file", place))
+        elif section == INPUTS:
+            found.faults.append(f"{INPUTS} ({place}) must be a list of tables: write [[{INPUTS}]] above each topic")
+            found.blamed.add(INPUTS)
+        elif section not in known:
+            meant = nearest(section, (*known, INPUTS))
             found.faults.append(f"[{section}] ({place}) is not a section{did_you_mean(meant)}")
             found.blamed |= {f"{meant}."} if meant else set()
         elif not isinstance(content, Mapping):
@@ -209,5 +214,5 @@ def setting_of(variable: str) -> str | None:
         name = property_name(rest)
         is_file = name.endswith(".file") and is_secret_property(name.removesuffix(".file"))
         return None if is_file else f"kafka.{name}"
-    name = f"{section.lower()}.{rest.lower()}"
+    name = f"{section.lower()}.{rest.lower()}".removesuffix(".")
     return name if name in setting_names() else None

@@ -16,13 +16,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, cast
 from uuid import UUID
 
 from psycopg import Connection
 
 from onceflow_processor.effects import Effects, FactKey, fact_key
-from onceflow_processor.event import Event
+from onceflow_processor.event import Event, Previous
 from onceflow_processor.handler_run import call
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.known import Known
@@ -39,6 +40,7 @@ CREATED = 1_767_225_600
 
 LANE_COUNT = 6
 VALUE_BYTES_MAX = 1_000_000
+NOTHING_BOOKED: Mapping[tuple[str, ...], int] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,17 @@ class OperationAsked:
 
 @dataclass(slots=True)
 class Result:
-    """What the handlers of an event asked for; ``ignored`` when no handler has its type."""
+    """What the handlers of an event asked for; ``ignored`` when no handler has its type.
+
+    ``booked`` are the running totals that were raised, with what they are now.
+    """
 
     ignored: bool = False
     outcomes: list[OutcomeAsked] = field(default_factory=list)
     facts: list[FactKey] = field(default_factory=list)
     operations: list[OperationAsked] = field(default_factory=list)
     statements: list[tuple[str, Parameters]] = field(default_factory=list)
+    booked: dict[FactKey, int] = field(default_factory=dict)
 
 
 def event(
@@ -85,6 +91,8 @@ def event(
     account: str = "acct_test",
     created: int = CREATED,
     previous_attributes: Mapping[str, Any] | None = None,
+    is_stale: bool = False,
+    previous: Previous | None = None,
 ) -> Event:
     """Make an event about an object, read as strictly as a real one.
 
@@ -95,6 +103,7 @@ def event(
         account: ``acct_...``.
         created: unix seconds.
         previous_attributes: for ``*.updated`` events.
+        is_stale, previous: what the guard of the object says, for handlers with an ``order``.
 
     Raises:
         Refused: the event would be quarantined; the code says why.
@@ -119,6 +128,8 @@ def event(
         body=envelope.body,
         raw=raw,
         text_replaced=envelope.replaced,
+        is_stale=is_stale,
+        previous=previous,
     )
 
 
@@ -129,6 +140,7 @@ def run(
     taken: Iterable[tuple[str, ...]] = (),
     answers: Sequence[Sequence[Mapping[str, Any]]] = (),
     accounts: Iterable[str] = (),
+    booked: Mapping[tuple[str, ...], int] = NOTHING_BOOKED,
 ) -> Result:
     """Run the handlers of an event.
 
@@ -138,11 +150,12 @@ def run(
         taken: facts (namespace, key parts ...) that other events have claimed before.
         answers: the rows that the handlers' queries get, one list per query in their order.
         accounts: those that operations may act on beside the event's own.
+        booked: running totals (namespace, key parts ...) that were booked before.
 
     Raises:
         Whatever a handler raises; AssertionError when it asks more queries than there are answers.
     """
-    bench = _Bench(handlers, origin=event, taken=taken, answers=answers, accounts=accounts)
+    bench = _Bench(handlers, origin=event, taken=taken, answers=answers, accounts=accounts, booked=booked)
     found = handlers.for_type(event.type)
     for handler in found:
         call(handler, event, transaction=bench.transaction(cause=event.cause, handler=handler.name))
@@ -180,9 +193,12 @@ def run_settled(
     taken: Iterable[tuple[str, ...]] = (),
     answers: Sequence[Sequence[Mapping[str, Any]]] = (),
     accounts: Iterable[str] = (),
+    booked: Mapping[tuple[str, ...], int] = NOTHING_BOOKED,
 ) -> Result:
     """Run the settled function of an operation's effect; arguments and errors as those of ``run``."""
-    bench = _Bench(handlers, origin=_SettledOrigin(operation), taken=taken, answers=answers, accounts=accounts)
+    bench = _Bench(
+        handlers, origin=_SettledOrigin(operation), taken=taken, answers=answers, accounts=accounts, booked=booked
+    )
     function = handlers.effects[operation.effect].callback
     if function is not None:
         function(operation, bench.transaction(cause=operation.cause, handler=operation.effect))
@@ -216,8 +232,11 @@ class _Bench:
         taken: Iterable[tuple[str, ...]],
         answers: Sequence[Sequence[Mapping[str, Any]]],
         accounts: Iterable[str],
+        booked: Mapping[tuple[str, ...], int],
     ) -> None:
         handlers.check()
+        self.booked_before = {fact_key(namespace, tuple(parts)): total for (namespace, *parts), total in booked.items()}
+        self.booked = dict(self.booked_before)
         self.origin = origin
         self.effects = Effects()
         self.known = Known()
@@ -245,6 +264,7 @@ class _Bench:
                 for one in self.effects.operations
             ],
             statements=self.statements,
+            booked={key: total for key, total in self.booked.items() if self.booked_before.get(key) != total},
         )  # fmt: skip
 
 
@@ -277,6 +297,11 @@ class _RecordingTx(Tx):
         """Record a statement; it touches one row."""
         self._bench.statements.append((_text(query), parameters))
         return 1
+
+    def _book(self, key: FactKey, total: int) -> int:
+        before = self._bench.booked.get(key, 0)
+        self._bench.booked[key] = max(before, total)
+        return max(total - before, 0)
 
     def fetch_one(self, query: Query, parameters: Parameters = None) -> dict[str, Any] | None:
         """Record a query and give the first row of its answer."""

@@ -70,7 +70,13 @@ def read_lanes(connection: psycopg.Connection[Any]) -> LanesFound:
 
 
 def plan_from_settings(
-    settings: TopicSettings, *, admin: KafkaAdmin, connection: psycopg.Connection[Any], make_anew: bool = False
+    settings: TopicSettings,
+    *,
+    admin: KafkaAdmin,
+    connection: psycopg.Connection[Any],
+    inputs: Sequence[str] | None = None,
+    makes_foreign: bool = False,
+    make_anew: bool = False,
 ) -> tuple[TopicPlan, tuple[TopicWish, ...]]:
     """Compare topics and lanes with the settings; returns the plan and the wishes it was made from.
 
@@ -78,6 +84,8 @@ def plan_from_settings(
         settings: what is wanted.
         admin: of the cluster.
         connection: to the database.
+        inputs: see ``topic_wishes``.
+        makes_foreign: see ``topic_wishes``.
         make_anew: see ``plan_topics``.
 
     Raises:
@@ -85,7 +93,7 @@ def plan_from_settings(
         Unavailable: ``broker_unavailable``.
     """
     check_schema(connection)
-    wishes = topic_wishes(settings, brokers=admin.brokers())
+    wishes = topic_wishes(settings, brokers=admin.brokers(), inputs=inputs, makes_foreign=makes_foreign)
     found = read_topics(admin, [wish.name for wish in wishes])
     lanes = read_lanes(connection)
     plan = plan_topics(wishes, found, lanes=lanes, outcome_topic=settings.outcomes, make_anew=make_anew)

@@ -236,7 +236,7 @@ class BatchRunner:
         """Rehearse an event: run its handlers once, and roll back."""
         went_well = False
         try:
-            went_well = self._attempt([replace(item)], positions).rehearse()
+            went_well = self._attempt([replace(item, envelope=None)], positions).rehearse()
         except HandlerFailed as failure:
             if failure.spoils:
                 self._spoil()
@@ -296,7 +296,7 @@ class BatchRunner:
                 raise AssertionError(f"a quarantined record cannot be written: {detail}")
             # Even its marker cannot be written, so it is kept under its position alone.
             item.event = None
-        item.fault = Fault(code, detail, names or None)
+        item.fault = Fault(code, detail, names or None, blocks=True)
         return [part]
 
     def _hold_closed_lanes(self, part: list[Item], attempt: Attempt, end: BatchEnd) -> list[Item]:

@@ -41,19 +41,21 @@ class Outcome(NamedTuple):
     key: str
     value: bytes
     cause: str
+    revision: int = 1
 
 
 @dataclass(slots=True)
 class Effects:
     """What one event's handlers asked for; ``counts`` are the outcomes by (handler, type, key).
 
-    ``placed`` is what the event is to its object, ``is_repeat`` that another event has told the same transition before; both
+    ``again`` are claims of facts that somebody had claimed before, with their causes.  ``placed`` is what the event is to its object, ``is_repeat`` that another event has told the same transition before; both
     only where a handler asks for an order.  ``touched`` tells that a handler had the connection or ran a statement: without that a failure needs no rollback.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
     counts: dict[tuple[str, str, str], int] = field(default_factory=dict)
     facts: list[FactKey] = field(default_factory=list)
+    again: list[tuple[FactKey, str]] = field(default_factory=list)
     operations: list[Asked] = field(default_factory=list)
     touched: bool = False
     placed: Placed | None = None
@@ -96,21 +98,21 @@ def make_outcome(
 
 
 def fact_key(namespace: str, parts: tuple[str, ...]) -> FactKey:
-    """Return the primary key of a fact; parts are joined by ``/`` with ``%`` and ``/`` inside them escaped.
+    """Return the primary key of a fact or a running total; parts are joined by ``/`` with ``%`` and ``/`` inside them escaped.
 
     Raises:
         Refused: ``effect_refused`` when namespace or a part is empty, no text, or holds NUL or lone surrogates.
     """
     for text in (namespace, *parts):
         if not _is_text(text):
-            raise Refused("effect_refused", f"a fact's namespace and key parts are plain texts, not {quoted(text)}")
+            raise Refused("effect_refused", f"a namespace and the parts of a key are plain texts, not {quoted(text)}")
     if namespace.startswith(RESERVED_PREFIX):
         raise Refused("effect_refused", f"namespaces that begin with {RESERVED_PREFIX!r} are onceflow's own")
     if not parts:
-        raise Refused("effect_refused", f"the fact {namespace!r} has no key")
+        raise Refused("effect_refused", f"{namespace!r} has no key")
     key = "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
     if len(namespace.encode()) + len(key.encode()) > FACT_BYTES_MAX:
-        raise Refused("effect_refused", f"a fact of {namespace!r} is longer than {FACT_BYTES_MAX} bytes")
+        raise Refused("effect_refused", f"a key of {namespace!r} is longer than {FACT_BYTES_MAX} bytes")
     return namespace, key
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.identity import Identity, event_cause
+from onceflow_schemas.shapes import lines
 
 
 class Previous(NamedTuple):
@@ -45,6 +46,7 @@ class Event:
         is_stale: True when it tells an older state of its object than was applied; known only where a handler of its
             type asks for an order (``handlers.on(..., order=...)``).
         previous: what had been applied of the object before; None when nothing was, or it is not known.
+        object_was_read: True when ``object`` was read at Stripe and is not what the event told; ``raw`` is what it told.
     """
 
     identity: Identity
@@ -57,6 +59,7 @@ class Event:
     text_replaced: bool = False
     is_stale: bool = False
     previous: Previous | None = None
+    object_was_read: bool = False
 
     @property
     def id(self) -> str:
@@ -89,6 +92,11 @@ class Event:
         """What ``*.updated`` events say about the values before; empty when absent."""
         found = self.body["data"].get("previous_attributes")
         return found if isinstance(found, dict) else {}
+
+    @property
+    def lines_truncated(self) -> bool:
+        """Whether the object has more lines than it shows (``object["lines"]``), so that no sum over them is the whole."""
+        return lines(self.object).is_truncated
 
     @property
     def request_id(self) -> str | None:

@@ -35,6 +35,7 @@ def is_left_out(handler: Handler, event: Event, *, effects: Effects, facts: Fact
             effects.facts.append(key)
         else:
             effects.is_repeat = True
+            effects.again.append((key, event.cause))
     return effects.is_repeat
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -21,15 +21,18 @@ from onceflow_processor.attempt import AttemptSettings, limits_setter
 from onceflow_processor.consume import ConsumeSettings, ConsumeThread
 from onceflow_processor.database import connect, database_away
 from onceflow_processor.deadline import Deadline
+from onceflow_processor.failures.dead_letter_duty import DeadLetterDuty, DeadLetterOptions
 from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.handoff import Handoff
+from onceflow_processor.inputs.input_topic import InputTopic
 from onceflow_processor.kafka_client import StartClient, admin_client
 from onceflow_processor.log_view import LogView
 from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.operations.request import API_VERSION, RequestRules
 from onceflow_processor.operations.wake import wake_up_over
 from onceflow_processor.relay.lane_check import count_closed_lanes
+from onceflow_processor.retention.store import read_known_from
 from onceflow_processor.start_check import check_database, count_lanes
 from onceflow_processor.worker import Worker, WorkerSettings
 from onceflow_producer.lifetime import Lifetime, say_ready
@@ -44,10 +47,15 @@ START_SECONDS_MAX = 60.0
 START_WAIT_SECONDS = 0.5
 LOCK_TIMEOUT_MS = 5_000
 TRANSACTION_MARGIN_SECONDS = 15.0
+REDRIVE_MARGIN_SECONDS = 10.0
+"""So much longer than a transaction a redrive has its key leased: when somebody else may take it, the first one is over."""
+
 CLOSE_SECONDS_MAX = 15.0
 GARBAGE_THRESHOLD = 100_000
 """A batch holds tens of thousands of parsed objects that form no cycles; looking for cycles among them again and again
 cost an eighth of the worker's time.  Cycles of a handler are still found, after so many objects that stayed."""
+
+TRANSPORT_RISK = "whoever may write to this topic can forge events that move real money: keep its ACLs narrow"
 
 log = structlog.get_logger("onceflow.processor")
 
@@ -63,6 +71,7 @@ class ProcessorOptions:
         accounts: the accounts that it serves, its own first.
         mode: ``live`` or ``test``.
         topics: the event topics.
+        inputs: what those topics carry whose records are not simply the bridge's.
         outcome_topic: the outcome topic; its size limit bounds outcomes.
         group: the consumer group.
         relay_group: the relay's pseudo group, whose cursor the lanes are compared with.
@@ -83,6 +92,7 @@ class ProcessorOptions:
         announce: called with what the state file says when ready.
         parent_pid: stop when this parent is gone.
         prepared: False behind a pooler in transaction mode.
+        dead_letters: where quarantined records are published too; None for nowhere.
     """
 
     kafka: Mapping[str, object]
@@ -96,6 +106,7 @@ class ProcessorOptions:
     relay_group: str
     handlers: Handlers
     attestation_keys: Mapping[str, AttestationKey] = field(repr=False)
+    inputs: Sequence[InputTopic] = ()
     horizon_days: int = 35
     start: str = "earliest"
     group_protocol: str = "auto"
@@ -111,6 +122,19 @@ class ProcessorOptions:
     announce: Callable[[Mapping[str, object]], None] | None = None
     parent_pid: int | None = None
     prepared: bool = True
+    dead_letters: DeadLetterOptions | None = None
+
+    def rules(self, accounts: frozenset[str], *, known_from: datetime | None) -> Rules:
+        """Return the rules of admission, for the accounts that the database has frozen and what it has deleted."""
+        return Rules(
+            deployment=self.deployment,
+            accounts=accounts,
+            mode=self.mode,
+            keys=self.attestation_keys,
+            horizon=timedelta(days=self.horizon_days),
+            known_from=known_from,
+            inputs={one.topic: one for one in self.inputs},
+        )
 
 
 def run(options: ProcessorOptions) -> int:
@@ -125,21 +149,27 @@ def run(options: ProcessorOptions) -> int:
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
     with Lifetime(parent_pid=options.parent_pid) as lifetime:
-        service = _Service(options, lifetime)
+        service = ProcessorService(options, lifetime)
         return service.run()
 
 
-class _Service:
+class ProcessorService:
+    """One processor, or what runs events in its place."""
+
     def __init__(self, options: ProcessorOptions, lifetime: Lifetime) -> None:
         self._options = options
         self._lifetime = lifetime
         self._admin = admin_client(options.kafka)
         self._owner = options.owner or f"{os.uname().nodename}:{os.getpid()}"
+        for one in options.inputs:
+            if one.trust == "transport" and options.mode == "live":
+                log.warning("live_input_trusts_transport", topic=one.topic, format=one.format, risk=TRANSPORT_RISK)
 
     def run(self) -> int:
+        """Run until it is told to stop; return 0."""
         options = self._options
         start = None if options.start == "earliest" else _start_time(options.start)
-        prepared = self._prepare()
+        prepared = self.prepare()
         if prepared is None:
             log.info("processor_stopped", reason=self._lifetime.reason)
             return 0
@@ -159,7 +189,7 @@ class _Service:
         worker = Worker(
             handoff,
             settings=settings,
-            open_database=self._open_checked,
+            open_database=self.open_checked,
             check_lanes=self._check_lanes,
             deadline=Deadline(options.handler_deadline_seconds),
             metrics=metrics,
@@ -168,6 +198,10 @@ class _Service:
             wake=wake_up.wake,
         )
         server, _ = start_http_server(options.metrics_port, addr=options.metrics_host, registry=registry)
+        dead_letters = None
+        if options.dead_letters is not None:
+            dead_letters = DeadLetterDuty(options.dead_letters, count=lambda kind: metrics.trouble.labels(kind).inc())
+            dead_letters.start()
         consume.start()
         url = f"http://{options.metrics_host}:{server.server_port}/metrics"
         state = {"pid": os.getpid(), "metrics_url": url}
@@ -177,6 +211,8 @@ class _Service:
             worker.run(connection)
         finally:
             wake_up.close()
+            if dead_letters is not None:
+                dead_letters.close()
             consume.stop()
             consume.join(CLOSE_SECONDS_MAX)
             server.shutdown()
@@ -185,7 +221,7 @@ class _Service:
         log.info("processor_stopped", reason=self._lifetime.reason)
         return 0
 
-    def _prepare(self) -> tuple[Connection[Any], WorkerSettings] | None:
+    def prepare(self) -> tuple[Connection[Any], WorkerSettings] | None:
         """Wait for the dependencies, bounded in time, and learn what the settings depend on; None: asked to stop."""
         give_up_at = time.monotonic() + START_SECONDS_MAX
         broker = StartClient(self._options.kafka)
@@ -219,18 +255,14 @@ class _Service:
             partitions = topics[options.outcome_topic].partitions
             lane_count = count_lanes(connection, outcome_topic=options.outcome_topic, partitions=partitions)
             self._check_lanes(connection)
+            with connection.transaction():
+                known_from = read_known_from(connection)
         except BaseException:
             connection.close()
             raise
         seconds = options.handler_deadline_seconds + options.batch_seconds_max + TRANSACTION_MARGIN_SECONDS
         return connection, WorkerSettings(
-            rules=Rules(
-                deployment=options.deployment,
-                accounts=accounts,
-                mode=options.mode,
-                keys=options.attestation_keys,
-                horizon=timedelta(days=options.horizon_days),
-            ),
+            rules=options.rules(accounts, known_from=known_from),
             attempt=AttemptSettings(
                 run=HandlerSettings(
                     handlers=options.handlers,
@@ -250,6 +282,7 @@ class _Service:
             owner=self._owner,
             batch_records_max=options.batch_records_max,
             batch_bytes_max=options.batch_bytes_max,
+            redrive_lease_seconds=seconds + REDRIVE_MARGIN_SECONDS,
         )
 
     def _open_safe(self) -> tuple[Connection[Any], int, frozenset[str]]:
@@ -264,7 +297,7 @@ class _Service:
             raise
         return connection, version, accounts
 
-    def _open_checked(self) -> Connection[Any]:
+    def open_checked(self) -> Connection[Any]:
         """Open a connection for the worker: the database behind it may have been put back meanwhile."""
         connection, _, _ = self._open_safe()
         try:

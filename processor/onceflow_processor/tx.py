@@ -28,7 +28,11 @@ from onceflow_processor.lent_connection import LentConnection, lend
 from onceflow_processor.operations.effect import Effect
 from onceflow_processor.operations.request import Asked, Origin, RequestRules, make_request
 from onceflow_schemas.failure import Refused
+from onceflow_schemas.quoting import quoted
+from onceflow_schemas.sql import queries
 
+TOTAL_MAX = 2**63 - 1
+_SQL = queries("booking")
 _SETTING = re.compile(rb"^(?:[\s(]|--[^\r\n]*[\r\n])*+(?:SET|RESET|DISCARD|DO)\b|/\*|set_config|;\s*+\S", re.IGNORECASE)
 """Statements that may change settings: by their first word after line comments, set_config, or several in one text.
 Comments of the other form nest, so what stands behind one is not looked for."""
@@ -191,9 +195,36 @@ class Tx:
             raise Refused("effect_refused", f"one event may claim at most {FACTS_PER_EVENT_MAX} facts")
         wanted = fact_key(namespace, key)
         if not self._facts.claim(wanted, self._cause):
+            self._effects.again.append((wanted, self._cause))
             return False
         self._effects.facts.append(wanted)
         return True
+
+    def book(self, namespace: str, *key: str, total: int) -> int:
+        """Raise a running total; return the difference that is to be booked now, 0 when it was told before.
+
+        For amounts of which Stripe tells the sum so far (``amount_refunded``, quantities): however the events come, repeated
+        or with some missing, the differences add up to the highest total.  It is locked until COMMIT.
+
+        Args:
+            namespace: what is summed up, such as ``"refunded"``.
+            key: of what, one or more texts.
+            total: the sum so far, from 0, in minor units or pieces.
+
+        Raises:
+            Refused: ``effect_refused``: the key is not usable, or the total is no whole number from 0 to 2**63 - 1.
+        """
+        self._refuse_after_end()
+        wanted = fact_key(namespace, key)
+        if type(total) is not int or not 0 <= total <= TOTAL_MAX:
+            raise Refused("effect_refused", f"the total {quoted(total)} is no whole number from 0 to 2**63 - 1")
+        return self._book(wanted, total)
+
+    def _book(self, key: FactKey, total: int) -> int:
+        self._effects.touched = True
+        given = {"namespace": key[0], "key": key[1], "total": total, "cause": self._cause}
+        [difference] = self._connection.execute(_SQL["book"], given).fetchone() or [0]
+        return int(difference)
 
     def request(
         self,

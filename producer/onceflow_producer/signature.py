@@ -102,7 +102,7 @@ def verify(
         now: this host's clock in Unix seconds.
         tolerance_seconds: how far the signed time may lie in the past or in the future; above 0.
     """
-    endpoint = _matching_endpoint(header, body, secrets)
+    endpoint = matching_endpoint(header, body, secrets=secrets)
     if endpoint is None:
         return Refusal("wrong_signature", "no signature matches: the raw body differs, or the secret is another one")
     timestamp = int(header.timestamp)
@@ -114,7 +114,8 @@ def verify(
     return Verified(endpoint, timestamp)
 
 
-def _matching_endpoint(header: SignatureHeader, body: bytes, secrets: Sequence[EndpointSecret]) -> str | None:
+def matching_endpoint(header: SignatureHeader, body: bytes, *, secrets: Sequence[EndpointSecret]) -> str | None:
+    """Return the id of the first secret that a signature proves, whatever its age."""
     signed = b"%b.%b" % (header.timestamp, body)
     for secret in secrets:
         expected = hmac.digest(secret.secret, signed, hashlib.sha256).hex().encode("ascii")

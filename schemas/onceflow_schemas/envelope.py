@@ -21,6 +21,8 @@ CREATED_SECONDS_MAX = 253_402_300_799
 """The last second of the year 9999, the last that a datetime can hold."""
 
 UNKNOWN_TYPE = "unknown"
+THIN_KIND = "v2.core.event"
+"""What a thin event calls itself: it names its object and does not hold it."""
 
 _ORDER_FIELDS: dict[str, tuple[str, ...]] = {
     "charge": ("payment_intent",),
@@ -40,7 +42,8 @@ class Envelope(NamedTuple):
     ``event_id`` is ``evt_...`` or ``sha256:<hex>``; ``type`` is ``unknown`` when unusable; ``account``,
     ``livemode`` and ``created`` are None when the body does not say them usably; ``order_id`` is the id of the
     object whose order matters; ``problem`` is a failure code, None when the event can be handled.
-    ``body`` is the parsed event, with NUL and lone surrogates replaced (``replaced``).
+    ``body`` is the parsed event, with NUL and lone surrogates replaced (``replaced``).  ``names_account``: the body says an
+    account, usable or not.
     """
 
     event_id: str
@@ -55,6 +58,12 @@ class Envelope(NamedTuple):
     detail: str
     replaced: bool
     body: dict[str, Any] | None
+    names_account: bool = False
+
+    @property
+    def is_thin(self) -> bool:
+        """True for an event that only names its object: ``object_id`` is that of ``related_object``, which has to be read."""
+        return self.body is not None and self.body.get("object") == THIN_KIND
 
 
 @dataclass(slots=True)
@@ -69,14 +78,23 @@ class _Faults:
 
 def read_envelope(body: bytes) -> Envelope:
     """Read the envelope of a body; never raises."""
-    document = read_strictly(body)
+    return envelope_of(read_strictly(body), body)
+
+
+def envelope_of(document: Document, body: bytes) -> Envelope:
+    """Read the envelope of a body that is parsed already.
+
+    Args:
+        document: ``read_strictly(body)``.
+        body: without a usable id in it, the id is made of these bytes.
+    """
     faults = _Faults(document.problem, document.detail)
     event = _outermost(document)
     if not event:
         faults.note("not_an_event", "the body is not an object")
     event_id = _event_id(event, body, faults)
     kind = event.get("object")
-    thin = kind == "v2.core.event"
+    thin = kind == THIN_KIND
     if thin:
         faults.note("unsupported_kind", "the body is a thin event")
     elif kind != "event" or not isinstance(event.get("data"), dict):
@@ -93,8 +111,9 @@ def read_envelope(body: bytes) -> Envelope:
     created = _created(event.get("created"), thin=thin)
     if created is None:
         faults.note("bad_created", "created is missing or out of range")
-    account = _matching(event.get("account"), ACCOUNT_PATTERN)
-    if account is None and event.get("account") is not None:
+    named = _named_account(event, thin=thin)
+    account = _matching(named, ACCOUNT_PATTERN)
+    if account is None and named is not None:
         faults.note("bad_account", "the account is not usable")
     if faults.problem is None and (money := money_problem(subject)) is not None:
         faults.note(*money)
@@ -113,7 +132,17 @@ def read_envelope(body: bytes) -> Envelope:
         detail=faults.detail,
         replaced=document.replaced,
         body=event or None,
+        names_account=named is not None,
     )
+
+
+def _named_account(event: dict[str, Any], *, thin: bool) -> object:
+    """Return the account as the event says it: a thin one says it as the last part of its context."""
+    named = event.get("account")
+    if named is None and thin:
+        named = event.get("context")
+        return named.rpartition("/")[2] if isinstance(named, str) else named
+    return named
 
 
 def _outermost(document: Document) -> dict[str, Any]:

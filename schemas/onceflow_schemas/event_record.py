@@ -48,10 +48,11 @@ class OutgoingRecord(NamedTuple):
 
 
 class EventRecord(NamedTuple):
-    """A record whose attestation holds.
+    """A record that somebody vouches for.
 
     ``created_text`` (None when the body says no usable time) and ``received_at_text`` are the times as they stand in
     the headers, in the form that PostgreSQL reads too.  ``body_sha256`` is the digest of the record's value, 32 bytes.
+    ``trust`` says who vouches for it: ``attested`` here, another word for records of foreign topics.
     """
 
     identity: Identity
@@ -64,6 +65,7 @@ class EventRecord(NamedTuple):
     source: str
     traceparent: str | None
     body_sha256: bytes
+    trust: str = "attested"
 
 
 class Untrusted(NamedTuple):

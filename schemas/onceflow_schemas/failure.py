@@ -6,8 +6,10 @@ code is never reused with another meaning, and none exists without a next step.
 
 from __future__ import annotations
 
+from onceflow_schemas.failed_events import FAILED_EVENT_FAILURES
 from onceflow_schemas.failure_kind import FailureKind
 from onceflow_schemas.failure_kind import kinds as _kinds
+from onceflow_schemas.failure_parking import PARKING_FAILURES
 from onceflow_schemas.operations.failures import ASKED_FAILURES, REVIEW_FAILURES
 from onceflow_schemas.replay_failures import REPLAY_FAILURES
 
@@ -89,8 +91,8 @@ RECORD_FAILURES = _kinds(
     "operator",
     (
         "unauthenticated",
-        "The record has no valid attestation for this deployment and topic.",
-        "Somebody else writes to the event topic, or an attestation key is missing in the settings.",
+        "The record has no valid attestation for this deployment and topic, or no valid signature of Stripe's.",
+        "Somebody else writes to the topic, or an attestation key or an endpoint's secret is missing in the settings.",
     ),
     (
         "unknown_key_id",
@@ -99,8 +101,8 @@ RECORD_FAILURES = _kinds(
     ),
     (
         "bad_headers",
-        "A header of ours is missing, doubled, not ASCII or not in its form.",
-        "Only the bridge and the reconciler may write to the event topic; check the topic's ACLs.",
+        "A header that has to be there is missing, doubled, not ASCII or not in its form.",
+        "Check who writes to the topic, and the format of its input; to the bridge's topic nobody else may write.",
     ),
     (
         "bad_key",
@@ -109,7 +111,11 @@ RECORD_FAILURES = _kinds(
     ),
     ("too_many_headers", "The record carries more than 64 headers.", "Check who writes to the event topic."),
     ("empty_record", "The record has no value.", "The event topic must not be compacted; check who writes to it."),
-    ("future_version", "The attestation has a version that this release does not know.", "Upgrade the processor."),
+    (
+        "future_version",
+        "The attestation, or what wraps the event, has a version that this release does not know.",
+        "Upgrade the processor, then let it try the record again (`onceflow quarantine retry`).",
+    ),
     (
         "too_old",
         "The record is older than the horizon of the processed-event markers.",
@@ -119,6 +125,11 @@ RECORD_FAILURES = _kinds(
         "unknown_account",
         "The event belongs to an account that this deployment does not serve.",
         "Add the account to stripe.accounts if it should be served.",
+    ),
+    (
+        "foreign_account",
+        "The event belongs to an account whose events this topic may not carry.",
+        "Check who writes to the topic; if it is right, add the account to accounts of its [[inputs]].",
     ),
     ("other_mode", "A test event at a live deployment, or the reverse.", "Check which endpoint sends here."),
     (
@@ -150,6 +161,11 @@ RECORD_FAILURES = _kinds(
         "outcome_refused",
         "An outcome cannot be written: its type, key, data or size is not allowed.",
         "Keep outcomes small and plain: JSON data without NaN, within the topic's limit.",
+    ),
+    (
+        "read_failed",
+        "What the event needs from Stripe could not be read.",
+        "The row in onceflow.object_read says why; mend it, then retry the event: it asks anew.",
     ),
 )
 
@@ -319,6 +335,11 @@ DECISION_FAILURES = _kinds(
 PUBLISH_FAILURES = _kinds(
     "operator",
     (
+        "retention_refused",
+        "The database does not delete what it was asked to: the clocks differ by more than an hour.",
+        "Set the clocks of the relay's host and of the database right; nothing is deleted until then.",
+    ),
+    (
         "withholding_refused",
         "This outcome is not the one that its lane stands in front of.",
         "See the lane's state and detail in onceflow.lane.",
@@ -345,6 +366,7 @@ PUBLISH_FAILURES = _kinds(
 FAILURES: dict[str, FailureKind] = (
     CONTENT_FAILURES
     | RECORD_FAILURES
+    | PARKING_FAILURES
     | SERVICE_FAILURES
     | START_FAILURES
     | PARTITION_FAILURES
@@ -352,6 +374,7 @@ FAILURES: dict[str, FailureKind] = (
     | PUBLISH_FAILURES
     | DECISION_FAILURES
     | REPLAY_FAILURES
+    | FAILED_EVENT_FAILURES
     | ASKED_FAILURES
     | REVIEW_FAILURES
 )

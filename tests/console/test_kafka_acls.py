@@ -39,8 +39,19 @@ def test_only_what_is_used_is_granted() -> None:
         ("User:relay", "topic", "out", ("READ", "WRITE", "DESCRIBE_CONFIGS")),
         ("User:relay", "transactional_id", "onceflow.shop.relay.out", ("WRITE",)),
         ("User:relay", "group", "onceflow.shop.relay", ("READ",)),
+        ("User:relay", "topic", "own", ("DESCRIBE_CONFIGS",)),
+        ("User:relay", "topic", "foreign", ("DESCRIBE_CONFIGS",)),
         ("User:worker", "topic", "out", ("READ", "DESCRIBE_CONFIGS")),
         ("User:worker", "group", "onceflow.shop.relay", ("DESCRIBE",)),
+    ]
+
+
+def test_the_dead_letter_topic_is_written_by_the_processor_and_made_by_the_operator() -> None:
+    environment = {**ENVIRONMENT, "ONCEFLOW_TOPICS_DEAD_LETTERS": "dead"}
+    rules = acl_rules(load_settings(SettingSources(), environment=environment).settings, principals={})
+    assert [(one.principal, one.operations) for one in rules if one.name == "dead"] == [
+        ("User:processor", ("WRITE",)),
+        ("User:operator", ("CREATE", "DESCRIBE", "ALTER_CONFIGS")),
     ]
 
 

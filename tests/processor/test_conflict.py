@@ -12,8 +12,13 @@ FIRST = b'{"id":"evt_1","data":{"amount":1},"pending_webhooks":2,"type":"t"}'
 
 
 def check(body: bytes, *, first: bytes = FIRST, version: str | None = "v1", first_version: str | None = "v1") -> bool:
-    digest = hashlib.sha256(first).digest()
-    return is_conflict(body, api_version=version, first_sha256=digest, first_api_version=first_version)
+    return is_conflict(
+        body,
+        digest=hashlib.sha256(body).digest(),
+        api_version=version,
+        first_digest=hashlib.sha256(first).digest(),
+        first_api_version=first_version,
+    )
 
 
 def test_the_same_bytes_are_none() -> None:

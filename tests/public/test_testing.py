@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from onceflow import Event, Handlers, OperationConflict, Settled, StripeCall, Tx
+from onceflow import Event, Handlers, OperationConflict, Previous, Settled, StripeCall, Tx
 from onceflow.testing import CREATED, OperationAsked, OutcomeAsked, event, run, run_settled, settled
 from onceflow_processor.operations.effect import Effect
 from onceflow_schemas.failure import Misconfigured, Refused
@@ -240,3 +241,33 @@ def test_a_second_wish_is_a_conflict_and_another_account_is_named() -> None:
     assert [one.account for one in made] == ["acct_test", "acct_2"]
     with pytest.raises(Refused, match="acct_2 is not an account"):
         run(handlers, event("invoice.paid", INVOICE))
+
+
+def test_running_totals_are_booked_as_in_production() -> None:
+    told: list[int] = []
+
+    def handler(event: Event, tx: Tx) -> None:
+        told.extend(tx.book("refunded", event.object["id"], total=total) for total in (1000, 1500, 1500, 700))
+
+    handlers = registry(handler)
+    assert run(handlers, event("invoice.paid", INVOICE)).booked == {("refunded", "in_1"): 1500}
+    assert told == [1000, 500, 0, 0]
+    told.clear()
+    assert run(handlers, event("invoice.paid", INVOICE), booked={("refunded", "in_1"): 1500}).booked == {}
+    assert told == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("total", [-1, 1.0, "5", 2**63, True])
+def test_an_impossible_total_is_refused(total: Any) -> None:
+    def handler(event: Event, tx: Tx) -> None:
+        tx.book("refunded", event.object["id"], total=total)
+
+    with pytest.raises(Refused, match="whole number"):
+        run(registry(handler), event("invoice.paid", INVOICE))
+
+
+def test_an_event_says_what_the_guard_would_say() -> None:
+    before = Previous("evt_0", "invoice.finalized", datetime(2026, 1, 1, tzinfo=UTC), "open")
+    made = event("invoice.paid", INVOICE, is_stale=True, previous=before)
+    assert (made.is_stale, made.previous) == (True, before)
+    assert (event("invoice.paid", INVOICE).is_stale, event("invoice.paid", INVOICE).previous) == (False, None)

@@ -48,6 +48,7 @@ def test_an_event_in_every_spelling(write: Any) -> None:
         detail="",
         replaced=False,
         body=EVENT,
+        names_account=True,
     )
 
 

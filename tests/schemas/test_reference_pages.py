@@ -20,7 +20,7 @@ from tests.schemas.test_vectors import EVENTS
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 RECORDS = (REFERENCE / "records.md").read_text("utf-8")
 TABLES = (REFERENCE / "tables.md").read_text("utf-8")
-INNER = {"account_budget", "batch_guard", "lease", "operation_hint"}
+INNER = {"account_budget", "batch_guard", "lease", "object_read_part", "operation_hint"}
 
 
 def section(text: str, title: str) -> str:

@@ -46,7 +46,7 @@ def show(
             connection,
             kafka=settings.kafka.for_consumer(),
             group=processor_group(settings.deployment.id),
-            topics=settings.topics.events,
+            topics=settings.input_topics,
         )
     _write_rows(found, as_json=as_json)
     if failure is not None:

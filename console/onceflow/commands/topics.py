@@ -113,7 +113,9 @@ def _run(sources: SettingSources, *, change: bool, make_anew: bool = False) -> t
     settings = load_settings(sources, needs=NEEDS).settings
     admin = KafkaAdmin(settings.kafka.properties)
     with session(settings.database.url.get_secret_value(), role="topics") as connection:
-        found, wishes = plan_from_settings(settings.topics, admin=admin, connection=connection, make_anew=make_anew)
+        found, wishes = plan_from_settings(
+            settings.topics, admin=admin, connection=connection, inputs=settings.input_topics, make_anew=make_anew
+        )
         if change:
             apply_topics(
                 found,

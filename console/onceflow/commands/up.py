@@ -116,10 +116,12 @@ def _check_ready_file(path: Path) -> None:
 
 
 def _settings(sources: SettingSources) -> LoadedSettings:
+    from onceflow.input_checks import require_read_topics
     from onceflow.logs import configure
     from onceflow.settings import load_settings
 
     loaded = load_settings(sources)
+    require_read_topics(loaded.settings)
     configure(level=loaded.settings.logs.level, format=loaded.settings.logs.format)
     unused = sorted(name for name in loaded.given if name.startswith(("kafka.", "database.")))
     if unused:

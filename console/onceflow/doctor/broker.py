@@ -51,7 +51,8 @@ class BrokerLook:
         brokers = admin.brokers()
         yield tick("kafka", f"{brokers} brokers answer")
         names = _topics_of(settings, parts)
-        wishes = [wish for wish in topic_wishes(settings.topics, brokers=brokers) if wish.name in names]
+        read = tuple(dict.fromkeys((*settings.input_topics, *(names & set(settings.topics.events)))))
+        wishes = [wish for wish in topic_wishes(settings.topics, brokers=brokers, inputs=read) if wish.name in names]
         found = read_topics(admin, [wish.name for wish in wishes])
         self.topics = found
         plan = plan_topics(wishes, found, lanes=None, outcome_topic=settings.topics.outcomes)
@@ -70,7 +71,9 @@ def _topics_of(settings: Settings, parts: Sequence[Part]) -> set[str]:
     if "bridge" in parts:
         names.add(topics.events[0])
     if "process" in parts or "operator" in parts:
-        names.update(topics.events)
+        names.update(settings.input_topics)
+    if topics.dead_letters is not None and {"process", "operator"} & set(parts):
+        names.add(topics.dead_letters)
     if set(parts) != {"bridge"}:
         names.add(topics.outcomes)
     return names

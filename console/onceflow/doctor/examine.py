@@ -12,7 +12,7 @@ from onceflow.database import connect
 from onceflow.doctor.broker import BrokerLook
 from onceflow.doctor.checked import Checked, Part, crosses
 from onceflow.doctor.database import DatabaseLook
-from onceflow.doctor.judgements import judge_lanes, judge_positions
+from onceflow.doctor.judgements import judge_inputs, judge_lanes, judge_positions
 from onceflow.doctor.local import handlers_line, releases, settings_lines, stripe_keys_lines, stripe_log_lines
 from onceflow.doctor.mail import mail_line
 from onceflow.kafka_names import processor_group
@@ -32,6 +32,8 @@ def examine(loaded: LoadedSettings, *, parts: Sequence[Part], folder: Path) -> I
     settings = loaded.settings
     yield from releases()
     yield from settings_lines(loaded)
+    if "process" in parts:
+        yield from judge_inputs(settings)
     if {"process", "operate"} & set(parts) and settings.processor.handlers is not None:
         yield from handlers_line(settings.processor.handlers, folder=folder)
     if "operate" in parts and settings.stripe.account is not None:
@@ -69,7 +71,7 @@ def _positions(loaded: LoadedSettings) -> list[Checked]:
                 connection,
                 kafka=settings.kafka.for_consumer(),
                 group=processor_group(settings.deployment.id or ""),
-                topics=settings.topics.events,
+                topics=settings.input_topics,
             )
     except Failure as failed:
         return crosses("positions", failed)

@@ -185,6 +185,11 @@ class _AttachedTx(Tx):
         )  # fmt: skip
         return made
 
+    @override
+    def book(self, namespace: str, *key: str, total: int) -> int:
+        """Refused: a total is locked until COMMIT, and an application's transaction may be long."""
+        raise Refused("effect_refused", "totals are booked by handlers, not in an application's transaction")
+
 
 class _FactsAtOnce:
     def __init__(self, connection: Connection[Any]) -> None:

@@ -29,6 +29,10 @@ from onceflow_processor.operations.senders.sender import Sender
 from onceflow_processor.operations.settlement import ROUND_SECONDS_MAX
 from onceflow_processor.operations.waiting import Waiting
 from onceflow_processor.operations.worker import Connections, Worker, WorkerSettings
+from onceflow_processor.reads.metrics import ReadMetrics
+from onceflow_processor.reads.read_store import ReadStoreSettings
+from onceflow_processor.reads.reader import Reader
+from onceflow_processor.reads.stripe_reads import StripeReads
 from onceflow_processor.relay.lane_check import count_closed_lanes
 from onceflow_processor.start_check import check_database, count_lanes
 from onceflow_producer.lifetime import Lifetime, say_ready
@@ -68,6 +72,7 @@ class OperatorOptions:
         relay_group: the relay's pseudo group, whose cursor the lanes are compared with.
         handlers: the registry, whose effects are known here.
         senders: by kind of call.
+        reads: what reads at Stripe for events that wait for it; None reads nothing.
         concurrency: calls on their way at a time.
         lease_seconds: how long a dead worker is waited for.
         api_version: what operations are frozen with that callbacks ask for.
@@ -94,6 +99,7 @@ class OperatorOptions:
     relay_group: str
     handlers: Handlers
     senders: Mapping[str, Sender] = field(repr=False)
+    reads: StripeReads | None = field(repr=False, default=None)
     owner: str
     concurrency: int = 32
     lease_seconds: float = 35.0
@@ -186,8 +192,11 @@ class _Service:
             stopping=lambda: self._lifetime.stopping,
             wait=self._lifetime.wait,
         )
+        reader = self._reader(settings.ledger, registry)
         server, thread = self._serve_metrics(registry)
         callers.start()
+        if reader is not None:
+            reader.start()
         url = f"http://{options.metrics_host}:{server.server_port}/metrics"
         say_ready({"pid": os.getpid(), "metrics_url": url}, state_file=options.state_file, announce=options.announce)
         log.info("operator_ready", owner=options.owner, effects=sorted(options.handlers.effects))
@@ -197,6 +206,8 @@ class _Service:
         try:
             worker.run(connections)
         finally:
+            if reader is not None:
+                reader.close()
             callers.close()
             waiting.close()
             server.shutdown()
@@ -284,6 +295,31 @@ class _Service:
             concurrency=options.concurrency,
             poll_seconds=options.poll_seconds,
         )
+
+    def _reader(self, ledger: LedgerSettings, registry: CollectorRegistry) -> Reader | None:
+        reads = self._options.reads
+        if reads is None:
+            return None
+        settings = ReadStoreSettings(
+            owner=ledger.owner,
+            mode=ledger.mode,
+            accounts=reads.accounts,
+            lease_seconds=ledger.lease_seconds,
+            requests_per_second=ledger.requests_per_second,
+            burst=ledger.burst,
+            set_limits=ledger.set_limits,
+        )
+        return Reader(reads, settings=settings, open_connection=self._open_reader, metrics=ReadMetrics(registry))
+
+    def _open_reader(self) -> Connection[Any]:
+        options = self._options
+        connection = connect(options.database_url, application_name="onceflow-reader", prepared=options.prepared)
+        try:
+            check_database(connection, deployment=options.deployment, accounts=options.accounts, mode=options.mode)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _open(self) -> tuple[Connections, int, frozenset[str]]:
         options = self._options

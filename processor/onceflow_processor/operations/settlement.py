@@ -45,7 +45,7 @@ from onceflow_processor.operations.ledger_columns import (
 from onceflow_processor.operations.plan import costs
 from onceflow_processor.operations.settling import Fresh, Settlement, concluded, settle
 from onceflow_processor.sqlstates import Meaning, meaning_of
-from onceflow_processor.tail import NotCommitted, check_committed, outcome_columns, write_claims
+from onceflow_processor.tail import NotCommitted, check_committed, outcome_columns, write_claims, write_claims_again
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import Unavailable
 from onceflow_schemas.operations.limits import Limits
@@ -207,7 +207,7 @@ class Settling:
         blocked = blocks(answers, refusals=refusals)
         reopened = opened(answers, blocked=blocked)
         with self._connection.pipeline():
-            self._write_claims()
+            self._write_claims(effects)
             self._write_rows(ours, settlements)
             self._write_budgets(blocked, reopened)
             self._write_outcomes(outcomes, guard=guard)
@@ -254,10 +254,13 @@ class Settling:
                 effects.append(self._run.run(operation, function))
         return effects, len(settlements)
 
-    def _write_claims(self) -> None:
+    def _write_claims(self, effects: Sequence[Effects]) -> None:
         facts, operations = self._known.facts.claimed(), self._known.operations.asked()
         if facts or operations:
             write_claims(self._connection, facts=facts, operations=operations)
+        again = [claim for one in effects for claim in one.again]
+        if again:
+            write_claims_again(self._connection, again)
 
     def _write_rows(self, finished: Sequence[Finished], settlements: Sequence[Settlement]) -> None:
         if any(one.job.attempt for one in finished):

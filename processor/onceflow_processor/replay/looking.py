@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from psycopg import Connection
@@ -23,6 +23,7 @@ from onceflow_processor.replay.planning import plan
 from onceflow_processor.replay.request import Request, Stretch
 from onceflow_processor.replay.survey import Survey
 from onceflow_processor.replay.tally import Tally
+from onceflow_processor.retention.store import read_known_from
 from onceflow_processor.schema_check import check_schema
 from onceflow_processor.service import ProcessorOptions
 from onceflow_schemas.failure import Misconfigured
@@ -83,7 +84,8 @@ def look(options: ProcessorOptions, request: Request, *, group: str, told: Told)
                 topic_id=topic_id,
             )
             for stretch in stretches:
-                for page in survey.pages(stretch, tally):
+                for page in survey.pages(stretch):
+                    page.count(tally)
                     told(Passed(passed + page.next_offset - stretch.first, total, tally))
                 passed += stretch.end - stretch.first
     told(Passed(total, total, tally))
@@ -114,20 +116,10 @@ def _rules(connection: Connection[Any], options: ProcessorOptions) -> Rules:
     connection.rollback()
     with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(_SQL["deployment"]).fetchone()
+        known_from = read_known_from(connection)
     if row is not None and (row["id"], row["mode"]) != (options.deployment, options.mode):
         own = f"{options.deployment} ({options.mode})"
         message = f"the database belongs to deployment {row['id']} ({row['mode']}), not {own}"
         raise Misconfigured("database_other_deployment", message)
     accounts = frozenset(options.accounts) | frozenset(() if row is None else row["accounts"])
-    return rules_of(options, accounts)
-
-
-def rules_of(options: ProcessorOptions, accounts: frozenset[str]) -> Rules:
-    """Return the rules of admission, as the processor has them."""
-    return Rules(
-        deployment=options.deployment,
-        accounts=accounts,
-        mode=options.mode,
-        keys=options.attestation_keys,
-        horizon=timedelta(days=options.horizon_days),
-    )
+    return options.rules(accounts, known_from=known_from)
