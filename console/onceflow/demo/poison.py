@@ -7,6 +7,7 @@ and left to the count.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -149,9 +150,7 @@ class PoisonAct:
         self._command(*retry)
         done = self._wait_for(lambda found: set(found.values()) == {"processed"})
         self._say(f"{_in_words(poison, done)}; a replay of the whole topic, as a dry run:")
-        replay = json.loads(
-            self._command("replay", "--topic", self._system.ready.event_topic, "--json")
-        )
+        replay = json.loads(self._command("replay", "--topic", self._system.ready.event_topic, "--json"))
         self._say(_replay_in_words(replay))
         return Mended(states, replay["fates"].get("run", 0))
 
@@ -206,7 +205,7 @@ class PoisonAct:
             raise Unavailable(
                 "service_failed", f"`onceflow {' '.join(arguments)}` ended with {done.returncode}: {done.stderr[-400:]}"
             )
-        self._say(f"$ onceflow {' '.join(arguments)}")
+        self._say(f"$ onceflow {shlex.join(arguments)}")
         return done.stdout
 
     def _tell(self, output: str) -> None:
