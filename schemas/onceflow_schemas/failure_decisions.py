@@ -13,8 +13,8 @@ from typing import Literal
 Action = Literal["retry", "skip"]
 
 JUDGED_BY_SETTINGS = frozenset({"unknown_account", "other_mode", "too_old"})
-"""Codes of events that were vouched for and that the settings refuse: only a processor knows what they say now.  A redrive asks
-no setting any more, and an event beyond the horizon may have had its effect before."""
+"""Codes of events that were vouched for and that the settings refuse.  A redrive asks no setting any more, so they are asked
+here; an event beyond the horizon may have had its effect before."""
 
 
 class Verdict(Enum):
@@ -33,6 +33,7 @@ class Verdict(Enum):
     BEHIND_ITS_HEAD = "behind_its_head"
     HEAD_QUARANTINED = "head_quarantined"
     OBJECT_IS_READ = "object_is_read"
+    REFUSED_BY_SETTINGS = "refused_by_settings"
     SETTLED_OTHERWISE = "settled_otherwise"
     OTHER_RECORD = "other_record"
     MOVED_ON = "moved_on"
@@ -66,6 +67,7 @@ _BECOMES = {
     Verdict.BEHIND_ITS_HEAD: "nothing by itself: it waits behind the first event of its key, and follows it",
     Verdict.HEAD_QUARANTINED: "nothing: the first event of its key is in quarantine; decide about that one",
     Verdict.OBJECT_IS_READ: "nothing: its key waits for an object that is read from Stripe",
+    Verdict.REFUSED_BY_SETTINGS: "nothing: the settings refuse it still, by its account, its mode or its age",
     Verdict.SETTLED_OTHERWISE: "nothing: another record of the same event has reached its end",
     Verdict.OTHER_RECORD: "nothing: another record of the same event is the one that counts",
     Verdict.MOVED_ON: "nothing: it is not parked any more",
@@ -83,6 +85,7 @@ class QuarantinedFacts:
         decision: what was decided about the row before; None for nothing.
         asked: a processor is asked to judge the record again, and has not yet.
         blocks: the key of the event waits for this row.
+        settings_refuse: the deployment does not serve its account or mode, or it is beyond the horizon.
     """
 
     code: str
@@ -91,6 +94,7 @@ class QuarantinedFacts:
     decision: str | None
     asked: bool
     blocks: bool
+    settings_refuse: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,8 +135,10 @@ def decide_quarantined(action: Action, facts: QuarantinedFacts, *, skipped_too: 
         return Verdict.SETTLED_OTHERWISE
     if facts.state == "quarantined" and not facts.is_its_record:
         return Verdict.OTHER_RECORD
-    if facts.state is None or facts.code in JUDGED_BY_SETTINGS:
+    if facts.state is None:
         return Verdict.ASKED_ALREADY if facts.asked else Verdict.ADMIT_AGAIN
+    if facts.settings_refuse and facts.code in JUDGED_BY_SETTINGS:
+        return Verdict.REFUSED_BY_SETTINGS
     return Verdict.REDRIVE
 
 

@@ -27,6 +27,7 @@ def quarantined(**more: Any) -> QuarantinedFacts:
         "decision": None,
         "asked": False,
         "blocks": True,
+        "settings_refuse": True,
     }
     return QuarantinedFacts(**{**given, **more})
 
@@ -53,8 +54,8 @@ def parked(**more: Any) -> ParkedFacts:
         (quarantined(decision="skipped", blocks=False), Verdict.SKIPPED_ALREADY, Verdict.SKIPPED_ALREADY),
         (quarantined(state=None, blocks=False), Verdict.ADMIT_AGAIN, Verdict.SKIP),
         (quarantined(state=None, asked=True, blocks=False), Verdict.ASKED_ALREADY, Verdict.SKIP),
-        (quarantined(code="too_old", blocks=False), Verdict.ADMIT_AGAIN, Verdict.SKIP),
-        (quarantined(code="other_mode", asked=True, blocks=False), Verdict.ASKED_ALREADY, Verdict.SKIP),
+        (quarantined(code="too_old", blocks=False), Verdict.REFUSED_BY_SETTINGS, Verdict.SKIP),
+        (quarantined(code="other_mode", blocks=False, settings_refuse=False), Verdict.REDRIVE, Verdict.SKIP),
         (quarantined(code="unknown_account", is_its_record=False, blocks=False), Verdict.OTHER_RECORD, Verdict.SKIP),
         (quarantined(code="too_old", state="processed", blocks=False), Verdict.SETTLED_OTHERWISE, Verdict.SKIP),
     ],
@@ -100,7 +101,6 @@ def test_nothing_runs_again_whose_marker_is_not_where_it_must_be() -> None:
             assert verdict is not Verdict.ADMIT_AGAIN or state is None
             too_old = decide_quarantined("retry", replace(facts, code="too_old"), skipped_too=again)
             assert too_old is not Verdict.REDRIVE
-            assert too_old is not Verdict.ADMIT_AGAIN or state is None or (state == "quarantined" and its)
     for state, reason, head, hand, due in itertools.product(
         STATES, ("retry", "quarantined", "reading"), flags, flags, flags
     ):

@@ -141,7 +141,7 @@ def _decide_page(
         return page, Counter()
     _run(connection, "lock_markers", _identities(page))
     given = _identities(page) if kind == "parked" else _places(page)
-    facts = _rows(connection, f"{kind}_facts", given)
+    facts = _rows(connection, f"{kind}_facts", {**given, "horizon_days": order.meant.horizon_days})
     by_verdict: dict[Verdict, list[Row]] = {}
     for row in facts:
         verdict = verdict_of(kind, row, action=order.action, skipped_too=order.skipped_too)

@@ -141,13 +141,21 @@ def test_a_record_without_identity_is_judged_again_once(desk: Desk) -> None:
     assert [action for action, _ in desk.audits()] == ["quarantine_retry", "quarantine_skip", "quarantine_retry"]
 
 
-def test_an_event_that_the_settings_refuse_is_judged_again(desk: Desk) -> None:
+def test_an_event_that_the_settings_refuse_is_retried_when_they_do_not_any_more(desk: Desk) -> None:
     """A redrive asks no setting: an event beyond the horizon would have its effect a second time."""
     for offset, code in enumerate(("too_old", "other_mode", "unknown_account")):
         desk.quarantined(f"evt_{offset}", offset=offset, code=code, handler=None)
-    assert decide(desk, "quarantine", "retry") == {"admit_again": 3}
-    assert decide(desk, "quarantine", "retry") == {"asked_already": 3}
-    assert (set(desk.states().values()), desk.keys()) == ({"quarantined"}, {})
+    assert decide(desk, "quarantine", "retry") == {"refused_by_settings": 3}
+    desk.run(
+        "INSERT INTO onceflow.deployment (id, accounts, mode, system_id, timeline) VALUES ('d', %s, 'test', 's', 1)",
+        [ACCOUNT],
+    )
+    desk.run("UPDATE onceflow.inbox SET received_at = now() - interval '36 days' WHERE event_id <> 'evt_2'")
+    assert decide(desk, "quarantine", "retry") == {"refused_by_settings": 2, "redrive": 1}
+    assert desk.states() == {"evt_0": "quarantined", "evt_1": "quarantined", "evt_2": "parked"}
+    desk.run("UPDATE onceflow.deployment SET mode = 'live'")
+    desk.run("UPDATE onceflow.inbox SET received_at = now()")
+    assert decide(desk, "quarantine", "retry") == {"refused_by_settings": 2}
 
 
 def test_a_retry_makes_a_parked_head_due(desk: Desk) -> None:
@@ -275,16 +283,15 @@ from onceflow.command_line import main
 from onceflow_processor.failures import deciding
 from onceflow_producer import failpoint
 
-passed = []
+passed, at = [], sys.argv.pop(1)
 deciding.PAGE_EVENTS = 2
 
 def kill(place):
     passed.append(place)
-    if passed.count(sys.argv[1]) == 2:
+    if passed.count(at) == 2:
         os.kill(os.getpid(), signal.SIGKILL)
 
 failpoint.install(kill)
-del sys.argv[1:2]
 main()
 """
 
