@@ -8,9 +8,9 @@
 BEGIN;
 
 GRANT USAGE ON SCHEMA onceflow
-TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader;
+TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader, onceflow_replayer;
 REVOKE ALL ON ALL TABLES IN SCHEMA onceflow
-FROM onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader;
+FROM onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader, onceflow_replayer;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA onceflow FROM PUBLIC;
 
 -- Every service compares the schema with its release before it does anything.
@@ -33,7 +33,7 @@ GRANT SELECT, INSERT, UPDATE ON onceflow.booked, onceflow.booking TO onceflow_pr
 GRANT SELECT, INSERT ON onceflow.fact_claim TO onceflow_processor, onceflow_worker;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
 GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at,
-              decided_at, decided_by, decision, reason, dead_lettered_at)
+              decided_at, decided_by, decision, reason, dead_lettered_at, dead_letter_code)
 ON onceflow.quarantine TO onceflow_processor;
 GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_processor;
 GRANT INSERT ON onceflow.operation_hint TO onceflow_processor;
@@ -48,6 +48,10 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO 
 GRANT SELECT, INSERT (account, mode, kind, object_id, first_path, path, api_version),
 UPDATE (asked_at, first_path, path, api_version, state, due_at, tries)
 ON onceflow.object_read TO onceflow_processor;
+
+-- Replayer: a member of onceflow_processor, whose place it takes; its runs are decisions of a person.
+GRANT SELECT, INSERT, UPDATE ON onceflow.replay_run, onceflow.replay_stretch TO onceflow_replayer;
+GRANT INSERT ON onceflow.audit TO onceflow_replayer;
 
 -- Relay: hands out no sequence, changes no outcome.
 GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;

@@ -21,6 +21,7 @@ from onceflow_processor.attempt import AttemptSettings, limits_setter
 from onceflow_processor.consume import ConsumeSettings, ConsumeThread
 from onceflow_processor.database import connect, database_away
 from onceflow_processor.deadline import Deadline
+from onceflow_processor.failures.dead_letter_duty import DeadLetterDuty, DeadLetterOptions
 from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.handoff import Handoff
@@ -88,6 +89,7 @@ class ProcessorOptions:
         announce: called with what the state file says when ready.
         parent_pid: stop when this parent is gone.
         prepared: False behind a pooler in transaction mode.
+        dead_letters: where quarantined records are published too; None for nowhere.
     """
 
     kafka: Mapping[str, object]
@@ -117,6 +119,7 @@ class ProcessorOptions:
     announce: Callable[[Mapping[str, object]], None] | None = None
     parent_pid: int | None = None
     prepared: bool = True
+    dead_letters: DeadLetterOptions | None = None
 
     def rules(self, accounts: frozenset[str], *, known_from: datetime | None) -> Rules:
         """Return the rules of admission, for the accounts that the database has frozen and what it has deleted."""
@@ -143,11 +146,13 @@ def run(options: ProcessorOptions) -> int:
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
     with Lifetime(parent_pid=options.parent_pid) as lifetime:
-        service = _Service(options, lifetime)
+        service = ProcessorService(options, lifetime)
         return service.run()
 
 
-class _Service:
+class ProcessorService:
+    """One processor, or what runs events in its place."""
+
     def __init__(self, options: ProcessorOptions, lifetime: Lifetime) -> None:
         self._options = options
         self._lifetime = lifetime
@@ -158,9 +163,10 @@ class _Service:
                 log.warning("live_input_trusts_transport", topic=one.topic, format=one.format, risk=TRANSPORT_RISK)
 
     def run(self) -> int:
+        """Run until it is told to stop; return 0."""
         options = self._options
         start = None if options.start == "earliest" else _start_time(options.start)
-        prepared = self._prepare()
+        prepared = self.prepare()
         if prepared is None:
             log.info("processor_stopped", reason=self._lifetime.reason)
             return 0
@@ -180,7 +186,7 @@ class _Service:
         worker = Worker(
             handoff,
             settings=settings,
-            open_database=self._open_checked,
+            open_database=self.open_checked,
             check_lanes=self._check_lanes,
             deadline=Deadline(options.handler_deadline_seconds),
             metrics=metrics,
@@ -189,6 +195,10 @@ class _Service:
             wake=wake_up.wake,
         )
         server, _ = start_http_server(options.metrics_port, addr=options.metrics_host, registry=registry)
+        dead_letters = None
+        if options.dead_letters is not None:
+            dead_letters = DeadLetterDuty(options.dead_letters, count=lambda kind: metrics.trouble.labels(kind).inc())
+            dead_letters.start()
         consume.start()
         url = f"http://{options.metrics_host}:{server.server_port}/metrics"
         state = {"pid": os.getpid(), "metrics_url": url}
@@ -198,6 +208,8 @@ class _Service:
             worker.run(connection)
         finally:
             wake_up.close()
+            if dead_letters is not None:
+                dead_letters.close()
             consume.stop()
             consume.join(CLOSE_SECONDS_MAX)
             server.shutdown()
@@ -206,7 +218,7 @@ class _Service:
         log.info("processor_stopped", reason=self._lifetime.reason)
         return 0
 
-    def _prepare(self) -> tuple[Connection[Any], WorkerSettings] | None:
+    def prepare(self) -> tuple[Connection[Any], WorkerSettings] | None:
         """Wait for the dependencies, bounded in time, and learn what the settings depend on; None: asked to stop."""
         give_up_at = time.monotonic() + START_SECONDS_MAX
         broker = StartClient(self._options.kafka)
@@ -281,7 +293,7 @@ class _Service:
             raise
         return connection, version, accounts
 
-    def _open_checked(self) -> Connection[Any]:
+    def open_checked(self) -> Connection[Any]:
         """Open a connection for the worker: the database behind it may have been put back meanwhile."""
         connection, _, _ = self._open_safe()
         try:
