@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -117,15 +117,20 @@ class ProcessorOptions:
     parent_pid: int | None = None
     prepared: bool = True
 
-    def rules(self, accounts: frozenset[str]) -> Rules:
-        """Return the rules of admission, for the accounts that the database has frozen."""
+    def rules(self, accounts: frozenset[str], *, compacted: Collection[str] = ()) -> Rules:
+        """Return the rules of admission.
+
+        Args:
+            accounts: that the database has frozen.
+            compacted: topics of whose records Kafka removes some.
+        """
         return Rules(
             deployment=self.deployment,
             accounts=accounts,
             mode=self.mode,
             keys=self.attestation_keys,
             horizon=timedelta(days=self.horizon_days),
-            inputs={one.topic: one for one in self.inputs},
+            inputs={one.topic: replace(one, compacted=one.topic in compacted) for one in self.inputs},
         )
 
 
@@ -243,7 +248,7 @@ class _Service:
             raise
         seconds = options.handler_deadline_seconds + options.batch_seconds_max + TRANSACTION_MARGIN_SECONDS
         return connection, WorkerSettings(
-            rules=options.rules(accounts),
+            rules=options.rules(accounts, compacted=[name for name, one in topics.items() if one.compacted]),
             attempt=AttemptSettings(
                 run=HandlerSettings(
                     handlers=options.handlers,
