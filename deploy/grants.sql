@@ -26,6 +26,7 @@ GRANT SELECT (id, args_sha256) ON onceflow.operation TO onceflow_processor, once
 
 -- Processor: the batch transaction.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO onceflow_processor;
+GRANT SELECT ON onceflow.retention TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE (state, is_stale, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.booked, onceflow.booking TO onceflow_processor, onceflow_worker;
@@ -52,6 +53,9 @@ ON onceflow.object_read TO onceflow_processor;
 GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;
 GRANT SELECT, INSERT, UPDATE ON onceflow.lease TO onceflow_relay;
 GRANT SELECT, UPDATE (published_seq, state, detail) ON onceflow.lane TO onceflow_relay;
+-- Its maintenance duty: these delete what they find old enough themselves, with the rights of the owner.
+GRANT SELECT ON onceflow.retention TO onceflow_relay;
+GRANT EXECUTE ON FUNCTION onceflow.retire_markers, onceflow.retire_outcomes, onceflow.retire_quarantine TO onceflow_relay;
 
 -- Worker: carries operations out, runs settled functions, and moves the outcomes of applications into lanes.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.account_budget TO onceflow_worker;
@@ -79,7 +83,7 @@ GRANT SELECT ON onceflow.deployment TO onceflow_application;
 GRANT INSERT (namespace, key, cause) ON onceflow.fact TO onceflow_application;
 GRANT INSERT (outcome_id, type, key, value, cause) ON onceflow.outcome_staged TO onceflow_application;
 
--- Operator: decisions about lanes, positions, operations in review, and outcomes that cannot be published.
+-- Operator: decisions about lanes, positions, failed events, operations in review, and outcomes that cannot be published.
 GRANT SELECT ON ALL TABLES IN SCHEMA onceflow TO onceflow_operator, onceflow_reader;
 GRANT INSERT ON onceflow.audit TO onceflow_operator;
 GRANT UPDATE (published_seq, topic_id, state, detail) ON onceflow.lane TO onceflow_operator;
@@ -89,5 +93,11 @@ GRANT UPDATE (conclusion, cancel_asked, fence, lease_owner, lease_until, next_at
 ON onceflow.operation TO onceflow_operator;
 GRANT UPDATE (decided_at, decided_by, decision, reason) ON onceflow.review TO onceflow_operator;
 GRANT UPDATE (blocked_until) ON onceflow.account_budget TO onceflow_operator;
+-- Events that failed: retried, or left out while the rest of their key goes on.
+GRANT UPDATE (state) ON onceflow.inbox TO onceflow_operator;
+GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO onceflow_operator;
+GRANT INSERT, UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, type,
+                      retry_asked_at, retry_asked_by, decided_at, decided_by, decision, reason)
+ON onceflow.quarantine TO onceflow_operator;
 
 COMMIT;

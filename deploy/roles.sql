@@ -11,7 +11,7 @@
 --   onceflow_relay       `onceflow relay`: reads outcomes, says how far they are published
 --   onceflow_worker      `onceflow operate`: carries operations out, and never changes what was asked for
 --   onceflow_application your own application with `onceflow.attach`: asks for operations, claims facts, stages outcomes
---   onceflow_operator    `onceflow progress`, `lanes`, `outcomes`, `operations`, `topics plan`: a person's decisions
+--   onceflow_operator    `onceflow progress`, `lanes`, `outcomes`, `operations`, `parked`, `quarantine`, `topics plan`: decisions
 --   onceflow_reader      reads, for whoever looks on
 --
 -- The bridge has no role: it never speaks to PostgreSQL.

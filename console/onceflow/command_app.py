@@ -12,6 +12,7 @@ from onceflow.commands import (
     config,
     demo,
     doctor,
+    failures,
     lanes,
     migrate,
     operate,
@@ -48,6 +49,8 @@ app.add_typer(progress.app, name="progress")
 app.add_typer(lanes.app, name="lanes")
 app.add_typer(outcomes.app, name="outcomes")
 app.add_typer(operations.app, name="operations")
+app.add_typer(failures.parked, name="parked")
+app.add_typer(failures.quarantine, name="quarantine")
 app.add_typer(simulate.app, name="simulate")
 app.add_typer(config.app, name="config")
 

@@ -134,6 +134,10 @@ def _relay(settings: Settings) -> Iterator[_Need]:
     why = "publishes in transactions, and fences the relay before it"
     yield _Need("transactional_id", transactional_id(deployment, topic), ("WRITE",), why)
     yield _Need("group", relay_group(deployment), ("READ",), "keeps its cursors, in the same transactions")
+    for events in settings.input_topics:
+        yield _Need(
+            "topic", events, ("DESCRIBE_CONFIGS",), "asks how long records are kept, before it deletes old markers"
+        )
 
 
 def _operator(settings: Settings) -> Iterator[_Need]:

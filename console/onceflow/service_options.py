@@ -128,6 +128,8 @@ def relay_options(settings: Settings, *, announce: Announce | None = None) -> Re
 
     assert settings.deployment.id is not None
     return RelayOptions(
+        event_topics=settings.input_topics,
+        retention=settings.retention.wishes(horizon_days=settings.processor.horizon_days),
         kafka=settings.kafka.for_producer(),
         database_url=settings.database.url.get_secret_value(),
         deployment=settings.deployment.id,

@@ -15,6 +15,7 @@ from onceflow.kafka_settings import property_fault, property_text
 from onceflow.redaction import MASK, redacted
 from onceflow.settings_model import KafkaSettings, Settings, sections
 from onceflow.settings_sources import ALIASES, Given, is_secret_setting, variable_of
+from onceflow_processor.retention.needs import TopicAge, decide
 from onceflow_producer.signing_key import signing_key
 from onceflow_producer.sizes import RECORD_OVERHEAD_BYTES
 
@@ -141,6 +142,16 @@ def _retention_rule(settings: Settings) -> Iterator[CrossFault]:
         )
 
 
+def _marker_rule(settings: Settings) -> Iterator[CrossFault]:
+    """What the settings alone tell; how long other people's topics keep records is asked by the relay at its start."""
+    days = settings.topics.retention_days
+    own = TopicAge(f"a topic (topics.retention_days = {days})", days)
+    wishes = settings.retention.wishes(horizon_days=settings.processor.horizon_days)
+    names = ("retention.markers_days", "retention.outcomes_days", "processor.horizon_days", "topics.retention_days")
+    for fault in decide(wishes, events=[own], outcomes=own).faults:
+        yield CrossFault(names, fault)
+
+
 def _size_rule(settings: Settings) -> Iterator[CrossFault]:
     body, topic = settings.bridge.body_bytes_max, settings.topics.message_bytes_max
     if body + RECORD_OVERHEAD_BYTES > topic:
@@ -201,6 +212,7 @@ def _lease_rule(settings: Settings) -> Iterator[CrossFault]:
 
 _RULES: tuple[Callable[[Settings], Iterator[CrossFault]], ...] = (
     _retention_rule,
+    _marker_rule,
     _size_rule,
     _topic_rule,
     _input_rule,

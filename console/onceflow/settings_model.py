@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Instanc
 from onceflow.attestation_settings import parse_keys, zoned_time
 from onceflow.input_settings import InputSettings, attested_input
 from onceflow.settings_operations import MailSettings, OperationsSettings
+from onceflow.settings_retention import RetentionSettings
 from onceflow.settings_section import Port, Seconds, Section, split, table
 from onceflow_producer.endpoint_secrets import EndpointSecret, parse_secrets
 from onceflow_producer.sizes import TOPIC_BYTES_DEFAULT
@@ -235,6 +236,10 @@ class ProcessorSettings(Section):
         "auto", description="Kafka's group protocol; `auto` takes `consumer` (KIP-848) where the brokers have it."
     )
     handler_deadline_seconds: Seconds = Field(10.0, le=240, description="A handler that runs longer has failed.")
+    read_objects: bool = Field(
+        default=False,
+        description="Events that need a look at Stripe (thin ones, ties, long lists of lines) wait until `operate` has read there.",
+    )
 
 
 class RelaySettings(Section):
@@ -294,6 +299,7 @@ class Settings(Section):
     bridge: BridgeSettings = BridgeSettings()
     processor: ProcessorSettings = ProcessorSettings()
     relay: RelaySettings = RelaySettings()
+    retention: RetentionSettings = RetentionSettings()
     operations: OperationsSettings = OperationsSettings()
     mail: MailSettings = MailSettings()
     metrics: MetricsSettings = MetricsSettings()

@@ -24,7 +24,11 @@ _API_VERSION = re.compile(rb'"api_version":\s*"([A-Za-z0-9_.\-]{1,40})"')
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What this deployment takes; a topic that ``inputs`` does not name carries the bridge's own records."""
+    """What this deployment takes; a topic that ``inputs`` does not name carries the bridge's own records.
+
+    ``known_from`` is the time of receipt before which a marker may be gone: it never goes back, so it holds also after the
+    horizon was raised, and where this host's clock is late.  None where none was ever deleted.
+    """
 
     deployment: str
     accounts: frozenset[str]
@@ -32,6 +36,7 @@ class Rules:
     keys: Mapping[str, AttestationKey]
     horizon: timedelta
     inputs: Mapping[str, InputTopic] = field(default_factory=dict)
+    known_from: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +143,8 @@ def _refusal(event: EventRecord, *, rules: Rules, now: datetime) -> Fault | None
         return Fault("other_mode", f"a {event.identity.mode} event at a {rules.mode} deployment")
     if event.received_at < now - rules.horizon:
         return Fault("too_old", f"received at {event.received_at.isoformat()}, before the horizon")
+    if rules.known_from is not None and event.received_at < rules.known_from:
+        return Fault("too_old", f"received at {event.received_at.isoformat()}, from when markers are deleted already")
     return None
 
 

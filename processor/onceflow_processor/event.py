@@ -45,6 +45,7 @@ class Event:
         is_stale: True when it tells an older state of its object than was applied; known only where a handler of its
             type asks for an order (``handlers.on(..., order=...)``).
         previous: what had been applied of the object before; None when nothing was, or it is not known.
+        object_was_read: True when ``object`` was read at Stripe and is not what the event told; ``raw`` is what it told.
     """
 
     identity: Identity
@@ -57,6 +58,7 @@ class Event:
     text_replaced: bool = False
     is_stale: bool = False
     previous: Previous | None = None
+    object_was_read: bool = False
 
     @property
     def id(self) -> str:

@@ -31,6 +31,7 @@ from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.operations.request import API_VERSION, RequestRules
 from onceflow_processor.operations.wake import wake_up_over
 from onceflow_processor.relay.lane_check import count_closed_lanes
+from onceflow_processor.retention.store import read_known_from
 from onceflow_processor.start_check import check_database, count_lanes
 from onceflow_processor.worker import Worker, WorkerSettings
 from onceflow_producer.lifetime import Lifetime, say_ready
@@ -117,11 +118,12 @@ class ProcessorOptions:
     parent_pid: int | None = None
     prepared: bool = True
 
-    def rules(self, accounts: frozenset[str], *, compacted: Collection[str] = ()) -> Rules:
+    def rules(self, accounts: frozenset[str], *, known_from: datetime | None, compacted: Collection[str] = ()) -> Rules:
         """Return the rules of admission.
 
         Args:
             accounts: that the database has frozen.
+            known_from: what the database has deleted is older.
             compacted: topics of whose records Kafka removes some.
         """
         return Rules(
@@ -130,6 +132,7 @@ class ProcessorOptions:
             mode=self.mode,
             keys=self.attestation_keys,
             horizon=timedelta(days=self.horizon_days),
+            known_from=known_from,
             inputs={one.topic: replace(one, compacted=one.topic in compacted) for one in self.inputs},
         )
 
@@ -243,12 +246,18 @@ class _Service:
             partitions = topics[options.outcome_topic].partitions
             lane_count = count_lanes(connection, outcome_topic=options.outcome_topic, partitions=partitions)
             self._check_lanes(connection)
+            with connection.transaction():
+                known_from = read_known_from(connection)
         except BaseException:
             connection.close()
             raise
         seconds = options.handler_deadline_seconds + options.batch_seconds_max + TRANSACTION_MARGIN_SECONDS
         return connection, WorkerSettings(
-            rules=options.rules(accounts, compacted=[name for name, one in topics.items() if one.compacted]),
+            rules=options.rules(
+                accounts,
+                known_from=known_from,
+                compacted=[name for name, one in topics.items() if one.compacted],
+            ),
             attempt=AttemptSettings(
                 run=HandlerSettings(
                     handlers=options.handlers,

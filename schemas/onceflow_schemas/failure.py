@@ -309,6 +309,11 @@ REQUEST_FAILURES = _kinds(
 DECISION_FAILURES = _kinds(
     "operator",
     (
+        "skipped",
+        "A person left the event out while it was parked.",
+        "Nothing; to run it after all: `onceflow quarantine retry`.",
+    ),
+    (
         "position_refused",
         "A position cannot be set so, or records would be lost without being accepted.",
         "See what `onceflow progress show` and the dry run of `onceflow progress set` say.",
@@ -317,6 +322,16 @@ DECISION_FAILURES = _kinds(
         "resume_refused",
         "A lane cannot go on so, or its consequence was not accepted by name.",
         "See what `onceflow lanes show` and the dry run of `onceflow lanes resume` say.",
+    ),
+    (
+        "failed_event_missing",
+        "No parked or quarantined event has this id.",
+        "`list` of the same command tells the ids.",
+    ),
+    (
+        "decision_refused",
+        "What became of the event leaves nothing to decide so.",
+        "`onceflow parked show` and `onceflow quarantine show` tell how an event stands, and the next step.",
     ),
     (
         "simulator_refused",
@@ -332,6 +347,11 @@ DECISION_FAILURES = _kinds(
 
 PUBLISH_FAILURES = _kinds(
     "operator",
+    (
+        "retention_refused",
+        "The database does not delete what it was asked to: the clocks differ by more than an hour.",
+        "Set the clocks of the relay's host and of the database right; nothing is deleted until then.",
+    ),
     (
         "withholding_refused",
         "This outcome is not the one that its lane stands in front of.",

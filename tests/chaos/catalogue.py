@@ -20,6 +20,7 @@ from tests.chaos import (
     planted_records,
     postgres_faults,
     relay_faults,
+    retention_faults,
     security_faults,
 )
 from tests.chaos.fault import REGISTRY, Fault
@@ -36,6 +37,7 @@ MODULES = (
     database_faults,
     relay_faults,
     lane_faults,
+    retention_faults,
     ledger_faults,
     clock_faults,
     security_faults,

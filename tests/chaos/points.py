@@ -39,6 +39,7 @@ POINTS: dict[str, tuple[str, ...]] = {
         "after_settle_commit",
     ),
     "careful": ("after_try",),
+    "retention": ("before_slice", "after_slice"),
     "migrate": ("before_record",),
     "topics": ("before_lanes",),
 }
@@ -51,6 +52,8 @@ AT_START = frozenset(
         "relay.after_look",
         "migrate.before_record",
         "topics.before_lanes",
+        "retention.before_slice",
+        "retention.after_slice",
     }
 )
 """Places that a process passes once, when it begins or takes something over."""

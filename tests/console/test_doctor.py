@@ -101,7 +101,7 @@ def test_where_nothing_is_wrong_there_are_only_ticks(doctor: Doctor) -> None:
     for subject in (
         "python", "packages", "settings", "handlers", "kafka", doctor.events, doctor.outcomes, "size limits",
         f"{doctor.events} retention", f"rights on topic {doctor.events}", "database", "clock", "schema",
-        "database rights", "deployment", "lanes", "positions",
+        "database rights", "deployment", "lanes", "positions", "retention",
     ):  # fmt: skip
         assert subject in subjects
     with psycopg.connect(doctor.url) as connection:

@@ -19,14 +19,17 @@ from onceflow.doctor.judgements import (
     judge_limits,
     judge_operations,
     judge_positions,
+    judge_retention,
     judge_rights,
     judge_topics,
     rights_of,
 )
 from onceflow.settings_model import DeploymentSettings, ProcessorSettings, Settings, TopicSettings
+from onceflow.settings_retention import RetentionSettings
 from onceflow.topic_plan import Difference, TopicFound, TopicPlan
 from onceflow_processor.position import LogBounds
 from onceflow_processor.position_report import PositionRow, report
+from onceflow_processor.retention.book import Line
 from onceflow_schemas.failure import Misconfigured, Unavailable
 
 GRANTS = Path(__file__).parents[2] / "deploy" / "grants.sql"
@@ -211,3 +214,45 @@ def test_the_smallest_limit_is_named() -> None:
 def test_rights_in_kafka(granted: set[str] | None, expected: Checked | str) -> None:
     line = judge_operations("t", kind="topic", needed=["WRITE", "READ"], granted=granted)
     assert expected == line or (not line.ok and line.found == expected)
+
+
+def line(name: str, *, deleted: int = 0, oldest: int | None = None, swept: int | None = 0) -> Line:
+    def ago(days: int | None) -> datetime | None:
+        return None if days is None else NOW - timedelta(days=days)
+
+    return Line(name, None, deleted, ago(oldest), ago(swept), NOW)
+
+
+@pytest.mark.parametrize(
+    ("book", "ok", "text"),
+    [
+        ([], True, "no marker was deleted yet"),
+        ([line("quarantine"), line("outcome/0")], True, "no marker was deleted yet"),
+        (
+            [
+                line("quarantine"),
+                line("inbox", deleted=7, oldest=71),
+                line("outcome/0", deleted=2),
+                line("outcome/1", deleted=3),
+            ],
+            True,
+            "7 markers and 5 outcomes were deleted for their age, the oldest marker left is 71 days old",
+        ),
+        ([line("quarantine", swept=2), line("inbox")], True, "0 markers and 0 outcomes were deleted for their age"),
+        ([line("quarantine", swept=4), line("inbox")], False, "the last sweep ended 4 days ago: tables grow"),
+        ([line("quarantine", swept=None)], True, "no marker was deleted yet"),
+    ],
+)
+def test_the_maintenance_duty(book: list[Line], *, ok: bool, text: str) -> None:
+    found = judge_retention(book)
+    assert (found.ok, found.found) == (ok, text)
+
+
+def test_markers_that_do_not_outlive_their_topic() -> None:
+    settings = SETTINGS.model_copy(update={"retention": RetentionSettings(markers_days=72)})
+    kept = dataclasses.replace(TOPIC, config={**CONFIG, "retention.ms": str(60 * DAY_MS)})
+    plan = TopicPlan((), found={"events": kept})
+    [bad] = [one for one in judge_topics(plan, settings) if not one.ok]
+    assert bad.subject == "retention"
+    assert bad.found.startswith("retention.markers_days is 72, but events keeps its records 60 days")
+    assert (bad.fix, bad.status) == ("A good value is 97.", 3)

@@ -39,6 +39,8 @@ def test_only_what_is_used_is_granted() -> None:
         ("User:relay", "topic", "out", ("READ", "WRITE", "DESCRIBE_CONFIGS")),
         ("User:relay", "transactional_id", "onceflow.shop.relay.out", ("WRITE",)),
         ("User:relay", "group", "onceflow.shop.relay", ("READ",)),
+        ("User:relay", "topic", "own", ("DESCRIBE_CONFIGS",)),
+        ("User:relay", "topic", "foreign", ("DESCRIBE_CONFIGS",)),
         ("User:worker", "topic", "out", ("READ", "DESCRIBE_CONFIGS")),
         ("User:worker", "group", "onceflow.shop.relay", ("DESCRIBE",)),
     ]

@@ -132,3 +132,15 @@ def test_two_migrations_of_one_version_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize("load", [lambda: queries("batch"), migrations])
 def test_the_product_is_read_again_after_the_tests(load: Callable[[], object]) -> None:
     assert load()
+
+
+def test_what_queries_have_in_common_stands_where_they_include_it(folder: Path) -> None:
+    text = "-- fragment: rows\n-- why\nFROM a\n\n-- name: one\nSELECT 1\n-- include: rows\nLIMIT 1\n-- name: two\nSELECT 2\n-- include: rows\n"
+    (folder / "some.sql").write_text(text)
+    assert queries("some") == {"one": b"SELECT 1\nFROM a\nLIMIT 1", "two": b"SELECT 2\nFROM a"}
+
+
+def test_a_fragment_that_is_not_there(folder: Path) -> None:
+    (folder / "some.sql").write_text("-- name: one\nSELECT 1\n-- include: rows\n")
+    with pytest.raises(ValueError, match="there is no fragment rows"):
+        queries("some")

@@ -15,9 +15,11 @@ from psycopg.rows import dict_row
 
 from onceflow.database import connect, unavailable
 from onceflow.doctor.checked import Checked, Part, cross, crosses, tick
-from onceflow.doctor.judgements import Right, judge_clock, judge_deployment, judge_rights, rights_of
+from onceflow.doctor.judgements import Right, judge_clock, judge_deployment, judge_retention, judge_rights, rights_of
+from onceflow.doctor.reads import judge_reads
 from onceflow.exit_codes import DEPENDENCY
 from onceflow.settings_model import Settings
+from onceflow_processor.retention.store import read_book
 from onceflow_processor.schema_check import compare_schema, read_applied, schema_fault
 from onceflow_processor.start_check import read_only_fault, safety_faults
 from onceflow_schemas.failure import Failure
@@ -97,6 +99,11 @@ class DatabaseLook:
         lacks = {one.table for one in missing if one.privilege == "SELECT"}
         if "process" in parts and "deployment" not in lacks:
             yield judge_deployment(cursor.execute(_SQL["deployment"]).fetchone(), settings)
+        if {"process", "operate"} & set(parts) and "object_read" not in lacks:
+            reads = _one(cursor.execute(_SQL["reads"]).fetchone())
+            yield judge_reads(reads, read_objects=settings.processor.read_objects)
+        if "relay" in parts and "retention" not in lacks:
+            yield judge_retention(read_book(cursor.connection))
         self.shows_positions = not lacks & {"progress", "lane", "suspect"}
         if "lane" not in lacks:
             self.lanes = cursor.execute(_SQL["lanes"]).fetchall()

@@ -11,9 +11,12 @@ from datetime import datetime
 from typing import Any
 
 from onceflow.doctor.checked import Checked, Part, cross, tick
+from onceflow.exit_codes import SETTINGS
 from onceflow.settings_model import Settings
 from onceflow.topic_plan import MS_PER_DAY, UNLIMITED, TopicFound, TopicPlan
 from onceflow_processor.position_report import Reported
+from onceflow_processor.retention.book import Line, lateness
+from onceflow_processor.retention.needs import TopicAge, decide, topic_age
 from onceflow_producer.sizes import RECORD_OVERHEAD_BYTES, SizeLimits, producer_bytes
 from onceflow_schemas.failure import FAILURES
 from onceflow_schemas.topic_ids import shown_topic_id
@@ -46,6 +49,9 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "inbox": ("SELECT", "INSERT", "UPDATE(state, processed_at, handler_set, is_stale)"),
         "outcome": ("SELECT", "INSERT"),
         "fact": ("SELECT", "INSERT"),
+        "fact_claim": ("SELECT", "INSERT"),
+        "booked": ("SELECT", "INSERT", "UPDATE"),
+        "booking": ("SELECT", "INSERT", "UPDATE"),
         "quarantine": ("SELECT", "INSERT", _QUARANTINED),
         "parked_key": ("SELECT", "INSERT", "UPDATE", "DELETE"),
         "parked": ("SELECT", "INSERT", "UPDATE", "DELETE"),
@@ -55,6 +61,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "suspect": ("SELECT", "INSERT", "UPDATE", "DELETE"),
         "operation": ("SELECT(id, args_sha256)", _ASKED, "SELECT(state, looked_up_at)", "UPDATE(looked_up_at)"),
         "operation_hint": ("INSERT",),
+        "retention": _READ,
         "object_read": (
             "SELECT",
             "INSERT(account, mode, kind, object_id, first_path, path, api_version)",
@@ -80,6 +87,9 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "operation_hint": ("SELECT", "UPDATE(taken_at)"),
         "outcome": ("SELECT", "INSERT"),
         "fact": ("SELECT", "INSERT"),
+        "fact_claim": ("SELECT", "INSERT"),
+        "booked": ("SELECT", "INSERT", "UPDATE"),
+        "booking": ("SELECT", "INSERT", "UPDATE"),
         "lane": ("SELECT", "UPDATE(head_seq, state, detail)"),
         "batch_guard": ("SELECT", "INSERT", "DELETE"),
         "outcome_staged": ("SELECT", "DELETE"),
@@ -95,6 +105,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "outcome": _READ,
         "lease": ("SELECT", "INSERT", "UPDATE"),
         "lane": ("SELECT", "UPDATE(published_seq)", "UPDATE(state)", "UPDATE(detail)"),
+        "retention": _READ,
     },
     "operator": {
         "schema_migrations": _READ,
@@ -197,6 +208,21 @@ def judge_lanes(rows: Sequence[Mapping[str, Any]], outcome: TopicFound | None) -
         yield tick("lanes", f"{len(rows)} lanes, all ok")
 
 
+def judge_retention(book: Sequence[Line]) -> Checked:
+    """Judge whether the maintenance duty does its work."""
+    late = lateness(book)
+    if late is not None:
+        found = f"the last sweep ended {late.days} days ago: tables grow"
+        fix = "Look for retention_waits in the relay's log, and at onceflow_retention_failures_total; see docs/operating/retention.md."
+        return cross("retention", found, fix=fix)
+    inbox = next((line for line in book if line.name == "inbox"), None)
+    if inbox is None:
+        return tick("retention", "no marker was deleted yet")
+    outcomes = sum(line.deleted for line in book if line.name.startswith("outcome/"))
+    oldest = "" if inbox.oldest is None else f", the oldest marker left is {(inbox.now - inbox.oldest).days} days old"
+    return tick("retention", f"{inbox.deleted} markers and {outcomes} outcomes were deleted for their age{oldest}")
+
+
 def judge_positions(found: Sequence[Reported]) -> Iterator[Checked]:
     """Judge the positions of the event topics."""
     bad = [one for one in found if one.state in ("stopped", "waiting")]
@@ -229,6 +255,26 @@ def judge_topics(plan: TopicPlan, settings: Settings) -> Iterator[Checked]:
     for name in settings.input_topics:
         if name in plan.found:
             yield _retention(plan.found[name], horizon_days=settings.processor.horizon_days)
+    yield from _markers(plan, settings)
+
+
+def _markers(plan: TopicPlan, settings: Settings) -> Iterator[Checked]:
+    """Compare the settings of retention with what the topics really keep, as the relay does at its start."""
+    ages = {name: _age(topic) for name, topic in plan.found.items()}
+    wishes = settings.retention.wishes(horizon_days=settings.processor.horizon_days)
+    events = [ages[name] for name in settings.input_topics if name in ages]
+    for fault in decide(wishes, events=events, outcomes=ages.get(settings.topics.outcomes)).faults:
+        found, _, good = fault.rpartition("; ")
+        yield cross("retention", found, fix=good[:1].upper() + good[1:] + ".", status=SETTINGS)
+
+
+def _age(topic: TopicFound) -> TopicAge:
+    config = topic.config
+    return topic_age(
+        topic.name,
+        retention_ms=int(config.get("retention.ms", "0")),
+        cleanup_policy=config.get("cleanup.policy", "delete"),
+    )
 
 
 def judge_inputs(settings: Settings) -> Iterator[Checked]:

@@ -217,7 +217,7 @@ class ReadStore:
         given = {
             "state": "read" if isinstance(verdict, Whole) else "failed",
             "stripe_at": min(times, default=None),
-            "gone": isinstance(verdict, Whole) and verdict.gone,
+            "result": _result(verdict, body),
             "body": body,
             "http_status": ruled.http_status,
             "code": verdict.code if isinstance(verdict, (Whole, Failed)) else None,
@@ -225,6 +225,14 @@ class ReadStore:
         }
         self._connection.execute(_SQL["finish"], {**key, **given})
         self._connection.execute(_SQL["wake"], key)
+
+
+def _result(verdict: Verdict, body: bytes | None) -> str:
+    if not isinstance(verdict, Whole):
+        return "failed"
+    if verdict.gone:
+        return "gone"
+    return "incomplete" if body is None else "whole"
 
 
 def _leased(row: tuple[Any, ...], *, probe: bool) -> LeasedRead:

@@ -28,6 +28,9 @@ from onceflow_processor.relay.lease import TTL_SECONDS_MAX, TTL_SECONDS_MIN, Lea
 from onceflow_processor.relay.metrics import RelayMetrics
 from onceflow_processor.relay.session import Session, SessionSettings
 from onceflow_processor.relay.topic_tail import TopicTail
+from onceflow_processor.retention.duty import Duty, DutySettings, read_kept
+from onceflow_processor.retention.metrics import RetentionMetrics
+from onceflow_processor.retention.needs import Wishes
 from onceflow_processor.schema_check import check_schema
 from onceflow_processor.start_check import check_safety
 from onceflow_producer.failpoint import hit
@@ -69,6 +72,8 @@ class RelayOptions:
         announce: called with what the state file says when ready.
         parent_pid: end when this process is no longer our parent; None to live without one.
         prepared: False behind a pooler without prepared statements.
+        event_topics: whose retention says how long markers are needed.
+        retention: how long rows are kept; None: nothing is deleted.
     """
 
     kafka: Mapping[str, object] = field(repr=False)
@@ -87,6 +92,8 @@ class RelayOptions:
     announce: Callable[[Mapping[str, object]], None] | None = None
     parent_pid: int | None = None
     prepared: bool = True
+    event_topics: tuple[str, ...] = ()
+    retention: Wishes | None = None
 
 
 def run(options: RelayOptions) -> int:
@@ -140,6 +147,7 @@ class _Relay:
         self._ready = False
         self._failures = 0
         self._refusals = Refusals()
+        self._retention_metrics = RetentionMetrics(metrics.registry)
         self._settings = SessionSettings(
             kafka=options.kafka,
             deployment=options.deployment,
@@ -147,6 +155,19 @@ class _Relay:
             group=options.group,
             transactional_id=options.transactional_id,
             batch_records_max=options.batch_records_max,
+        )
+
+        self._duty = (
+            None
+            if options.retention is None
+            else DutySettings(
+                kafka=options.kafka,
+                database_url=options.database_url,
+                prepared=options.prepared,
+                event_topics=options.event_topics,
+                outcome_topic=options.outcome_topic,
+                wishes=options.retention,
+            )
         )
 
     def serve(self) -> None:
@@ -181,6 +202,7 @@ class _Relay:
             # Here too, so that a backlog is seen to grow while nothing can be published.
             self._metrics.show_lanes(store.lanes())
             self._check_topic(store)
+            self._check_retention()
             self._say_ready()
             lease = Lease(
                 connection,
@@ -194,7 +216,7 @@ class _Relay:
                     hit("relay.after_lease")
                     with database_failures():
                         self._check_deployment(connection)
-                    with self._term(lease):
+                    with self._term(lease), self._deleting(lease):
                         self._serve_term(store, lease)
                 else:
                     self._metrics.show_lanes(store.lanes())
@@ -225,6 +247,31 @@ class _Relay:
             self._metrics.active.set(0)
             with suppress(Unavailable):
                 lease.release()
+
+    def _check_retention(self) -> None:
+        """Refuse settings that delete too early; a broker that does not say is no reason not to publish."""
+        if self._duty is None or self._ready:
+            return
+        try:
+            self._retention_metrics.show_kept(read_kept(self._duty, refusals=self._refusals))
+        except (Misconfigured, Unavailable) as failure:
+            if failure.code == "settings_invalid":
+                raise
+            _log.warning("retention_waits", code=failure.code, message=failure.message, hint=failure.hint)
+
+    @contextmanager
+    def _deleting(self, lease: Lease) -> Iterator[None]:
+        """Let the maintenance duty run beside the term."""
+        if self._duty is None:
+            yield
+            return
+        name = lease_name(self._options.outcome_topic)
+        duty = Duty(self._duty, lease_name=name, token=lease.token, metrics=self._retention_metrics)
+        duty.start()
+        try:
+            yield
+        finally:
+            duty.stop()
 
     def _serve_term(self, store: LaneStore, lease: Lease) -> None:
         session = Session(

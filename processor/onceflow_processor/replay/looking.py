@@ -23,6 +23,7 @@ from onceflow_processor.replay.planning import plan
 from onceflow_processor.replay.request import Request, Stretch
 from onceflow_processor.replay.survey import Survey
 from onceflow_processor.replay.tally import Tally
+from onceflow_processor.retention.store import read_known_from
 from onceflow_processor.schema_check import check_schema
 from onceflow_processor.service import ProcessorOptions
 from onceflow_schemas.failure import Misconfigured
@@ -114,9 +115,10 @@ def _rules(connection: Connection[Any], options: ProcessorOptions) -> Rules:
     connection.rollback()
     with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
         row = cursor.execute(_SQL["deployment"]).fetchone()
+        known_from = read_known_from(connection)
     if row is not None and (row["id"], row["mode"]) != (options.deployment, options.mode):
         own = f"{options.deployment} ({options.mode})"
         message = f"the database belongs to deployment {row['id']} ({row['mode']}), not {own}"
         raise Misconfigured("database_other_deployment", message)
     accounts = frozenset(options.accounts) | frozenset(() if row is None else row["accounts"])
-    return options.rules(accounts)
+    return options.rules(accounts, known_from=known_from)

@@ -14,7 +14,8 @@ from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 
-_QUERY_NAME = re.compile(r"^-- name: ([a-z][a-z0-9_]*)$", re.MULTILINE)
+_PART = re.compile(r"^-- (name|fragment): ([a-z][a-z0-9_]*)$", re.MULTILINE)
+_INCLUDE = re.compile(r"^-- include: ([a-z][a-z0-9_]*)$", re.MULTILINE)
 _MIGRATION_FILE = re.compile(r"(\d{14})_([a-z0-9_]+)\.sql")
 _UP = re.compile(r"^-- migrate:up(.*)$", re.MULTILINE)
 _DOWN = re.compile(r"^-- migrate:down(.*)$", re.MULTILINE)
@@ -36,20 +37,22 @@ class Migration:
 def queries(file_name: str) -> Mapping[str, bytes]:
     """Return the queries of ``sql/<file_name>.sql`` by name, as the bytes that psycopg takes.
 
-    A query begins at a line ``-- name: <query>`` and ends at the next one.
+    A query begins at a line ``-- name: <query>`` and ends at the next one.  What several queries have in common begins at a
+    line ``-- fragment: <name>`` and stands where a query says ``-- include: <name>``.
 
     Raises:
-        ValueError: when a name is given twice in one file.
+        ValueError: when a name is given twice in one file, or a fragment is missing.
         FileNotFoundError: when there is no such file.
     """
-    parts = _QUERY_NAME.split((files(__package__) / f"{file_name}.sql").read_text("utf-8"))
-    found: dict[str, bytes] = {}
-    for name, text in zip(parts[1::2], parts[2::2], strict=True):
-        if name in found:
+    parts = _PART.split((files(__package__) / f"{file_name}.sql").read_text("utf-8"))
+    found: dict[str, str] = {}
+    fragments: dict[str, str] = {}
+    for kind, name, text in zip(parts[1::3], parts[2::3], parts[3::3], strict=True):
+        if name in found or name in fragments:
             message = f"the query {name} stands twice in {file_name}.sql"
             raise ValueError(message)
-        found[name] = _without_comments(text).encode()
-    return MappingProxyType(found)
+        (found if kind == "name" else fragments)[name] = text
+    return MappingProxyType({name: _whole(text, fragments).encode() for name, text in found.items()})
 
 
 @cache
@@ -86,6 +89,16 @@ def _read_migration(file_name: str, text: str) -> Migration:
         transactional="transaction:false" not in up[1],
         sha256=hashlib.sha256(text.encode()).hexdigest(),
     )
+
+
+def _whole(text: str, fragments: Mapping[str, str]) -> str:
+    def fragment(include: re.Match[str]) -> str:
+        if include[1] not in fragments:
+            message = f"there is no fragment {include[1]}"
+            raise ValueError(message)
+        return fragments[include[1]].strip("\n")
+
+    return _without_comments(_INCLUDE.sub(fragment, text))
 
 
 def _without_comments(text: str) -> str:

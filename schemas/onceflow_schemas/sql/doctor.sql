@@ -18,3 +18,12 @@ WHERE NOT CASE WHEN asked.column_name = '' THEN has_table_privilege('onceflow.' 
 
 -- name: schema_usage
 SELECT has_schema_privilege('onceflow', 'USAGE') AS usage;
+
+-- name: reads
+-- Index: object_read_due for those that wait.
+SELECT count(*) FILTER (WHERE state = 'asked') AS waiting, count(*) FILTER (WHERE state = 'failed') AS failed,
+       count(*) FILTER (WHERE state = 'asked' AND code = 'read_not_permitted') AS not_permitted,
+       coalesce(extract(epoch FROM clock_timestamp() - min(asked_at) FILTER (WHERE state = 'asked')), 0)::float8
+       AS oldest_seconds
+FROM onceflow.object_read
+WHERE state <> 'read';

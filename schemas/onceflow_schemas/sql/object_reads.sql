@@ -78,7 +78,7 @@ UPDATE onceflow.object_read
 SET state = CASE WHEN asked_at > begun_at THEN 'asked' ELSE %(state)s END,
     due_at = CASE WHEN asked_at > begun_at THEN clock_timestamp() ELSE 'infinity' END,
     path = first_path, tries = 0, parts = 0, part_bytes = 0, lease_owner = NULL, lease_until = NULL,
-    read_at = begun_at, stripe_at = %(stripe_at)s, gone = %(gone)s, body = %(body)s, http_status = %(http_status)s,
+    read_at = begun_at, stripe_at = %(stripe_at)s, result = %(result)s, body = %(body)s, http_status = %(http_status)s,
     code = %(code)s, detail = %(detail)s
 WHERE account = %(account)s AND mode = %(mode)s AND kind = %(kind)s AND object_id = %(object_id)s;
 
@@ -93,6 +93,25 @@ WHERE waiting.reason = 'reading' AND waiting.read_object = %(object_id)s AND wai
   AND head.account = waiting.account AND head.mode = waiting.mode AND head.event_id = waiting.event_id
   AND read.account = waiting.account AND read.mode = waiting.mode AND read.kind = waiting.read_kind
   AND read.object_id = waiting.read_object AND head.parked_at <= read.read_at;
+
+-- name: found
+-- What was read for a parked event.  A read that began before the event was parked may not know of it; what a thin event says of
+-- itself never changes.
+SELECT read.kind, read.object_id, read.result, read.body, read.stripe_at, read.detail
+FROM onceflow.parked
+JOIN onceflow.object_read AS read
+  ON read.account = parked.account AND read.mode = parked.mode AND read.object_id IN (%(object_id)s, %(event_id)s)
+WHERE parked.account = %(account)s AND parked.mode = %(mode)s AND parked.event_id = %(event_id)s
+  AND (read.read_at >= parked.parked_at OR (read.kind = 'thin_event' AND read.result = 'whole'));
+
+-- name: wait
+-- The keys whose head waits for a read, written after the keys themselves.  A key that has another head meanwhile keeps its reason.
+UPDATE onceflow.parked_key AS waiting
+SET reason = 'reading', due_at = 'infinity', read_kind = given.kind, read_object = given.object_id
+FROM unnest(%(order_keys)s::text[], %(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(kinds)s::text[],
+            %(object_ids)s::text[]) AS given (order_key, account, mode, event_id, kind, object_id)
+WHERE waiting.order_key = given.order_key AND waiting.account = given.account AND waiting.mode = given.mode
+  AND waiting.event_id = given.event_id;
 
 -- name: waiting
 -- For the metrics: how many reads wait, since when, and how many of those are refused.  Index: object_read_due.

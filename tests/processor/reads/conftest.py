@@ -115,7 +115,7 @@ class Desk:
         """The reads by object; ``due_seconds`` is None for never."""
         query = (
             "SELECT *, extract(epoch FROM nullif(due_at, 'infinity') - clock_timestamp())::float8 AS due_seconds"
-            " FROM (SELECT account, kind, object_id, path, state, tries, parts, fence, lease_owner, gone, body, code, detail,"
+            " FROM (SELECT account, kind, object_id, path, state, tries, parts, fence, lease_owner, result, body, code, detail,"
             " http_status, nullif(due_at, 'infinity') AS due_at, asked_at, begun_at, read_at, stripe_at"
             " FROM onceflow.object_read) AS read"
         )

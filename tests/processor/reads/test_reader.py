@@ -23,7 +23,7 @@ def test_an_object_is_read_as_it_is_now(desk: Desk, simulator: Simulator) -> Non
     desk.ask(object_need(customer_id))
     assert desk.turn() == 1
     row = desk.rows()[customer_id]
-    assert (row["state"], row["gone"], row["lease_owner"], row["due_at"]) == ("read", False, None, None)
+    assert (row["state"], row["result"], row["lease_owner"], row["due_at"]) == ("read", "whole", None, None)
     assert json.loads(row["body"])["email"] == "a@example.com"
     assert row["asked_at"] < row["read_at"]
     # Stripe's clock, here the same machine's, is never told later than the request began.
@@ -80,7 +80,7 @@ def test_what_is_gone_is_a_fact(desk: Desk, simulator: Simulator) -> None:
     desk.ask(object_need(deleted), object_need("cus_never"))
     desk.turn()
     rows = desk.rows()
-    assert [(rows[one]["state"], rows[one]["gone"]) for one in (deleted, "cus_never")] == [("read", True)] * 2
+    assert [(rows[one]["state"], rows[one]["result"]) for one in (deleted, "cus_never")] == [("read", "gone")] * 2
     assert json.loads(rows[deleted]["body"])["deleted"] is True
     assert rows["cus_never"]["body"] is None
 

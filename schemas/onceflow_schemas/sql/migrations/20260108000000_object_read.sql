@@ -30,14 +30,16 @@ CREATE TABLE onceflow.object_read (
     -- Of the last read that ended: the moment before it began, here and by Stripe's clock, and what it found.
     read_at timestamptz,
     stripe_at timestamptz,
-    gone boolean NOT NULL DEFAULT false,
+    result text CHECK (result IN ('whole', 'gone', 'incomplete', 'failed')),
     body bytea,
     http_status integer,
     code text,
     detail text NOT NULL DEFAULT '',
     PRIMARY KEY (account, mode, kind, object_id),
     CHECK ((lease_owner IS NULL) = (lease_until IS NULL)),
-    CHECK (state = 'asked' OR read_at IS NOT NULL)
+    CHECK ((result IS NULL) = (read_at IS NULL)),
+    CHECK (state = 'asked' OR result IS NOT NULL),
+    CHECK (body IS NOT NULL OR result IS DISTINCT FROM 'whole')
 );
 
 CREATE INDEX object_read_due ON onceflow.object_read (mode, account, due_at) WHERE state = 'asked';
