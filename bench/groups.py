@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from bench import bridge, database, end_to_end, memory, operations, processor, relay, two_processors
+from bench import bridge, database, end_to_end, large, memory, operations, processor, relay, two_processors
 from bench.figures import Figure, Measured
 from bench.stage import Stage
 
@@ -20,6 +20,7 @@ class Group:
     name: str
     figures: tuple[Figure, ...]
     measure: Callable[[Stage], list[Measured]]
+    has_peers: bool = True
 
 
 _MODULES = {
@@ -33,6 +34,8 @@ _MODULES = {
     "memory": memory,
 }
 GROUPS = tuple(Group(name, module.FIGURES, module.measure) for name, module in _MODULES.items())
+LARGE_GROUPS = (Group("large", large.FIGURES, large.measure, has_peers=False),)
+"""Those that take too much room or time for every run: only when they are named."""
 
 
 def chosen(names: Iterable[str]) -> list[Group]:
@@ -42,12 +45,16 @@ def chosen(names: Iterable[str]) -> list[Group]:
         ValueError: a name is neither a group nor a figure.
     """
     wanted = list(names)
-    known = {name for group in GROUPS for name in (group.name, *(figure.name for figure in group.figures))}
+    known = {
+        name for group in (*GROUPS, *LARGE_GROUPS) for name in (group.name, *(figure.name for figure in group.figures))
+    }
     unknown = [name for name in wanted if name not in known]
     if unknown:
-        raise ValueError(f"{unknown[0]} is no group and no figure; groups: {', '.join(_MODULES)}")
+        raise ValueError(f"{unknown[0]} is no group and no figure; groups: {', '.join(_MODULES)}, large")
+    if not wanted:
+        return list(GROUPS)
     return [
         group
-        for group in GROUPS
-        if not wanted or {group.name, *(figure.name for figure in group.figures)} & set(wanted)
+        for group in (*GROUPS, *LARGE_GROUPS)
+        if {group.name, *(figure.name for figure in group.figures)} & set(wanted)
     ]

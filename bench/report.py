@@ -14,7 +14,9 @@ from bench.children import ROOT
 from bench.figures import Figure, Measured
 
 LATEST = ROOT / "bench" / "latest.json"
+LATEST_LARGE = ROOT / "bench" / "latest-large.json"
 EVIDENCE = ROOT / "docs" / "evidence" / "bench.md"
+EVIDENCE_LARGE = ROOT / "docs" / "evidence" / "bench-large.md"
 HEADINGS = ("figure", "goal", "measured", "ok", "what")
 
 
@@ -56,12 +58,14 @@ def as_table(measured: Sequence[Measured]) -> str:
     )
 
 
-def as_page(measured: Sequence[Measured], *, about: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the page ``docs/evidence/bench.md``."""
+def as_page(
+    measured: Sequence[Measured], *, about: Mapping[str, Mapping[str, str]], command: str = "make bench"
+) -> str:
+    """Return the page ``docs/evidence/bench.md``, or that of another command."""
     lines = [
         "# Bench",
         "",
-        "Written by `make bench`; each ratio is the median of rounds in which both sides took turns. What is compared, and",
+        f"Written by `{command}`; each ratio is the median of rounds in which both sides took turns. What is compared, and",
         "what the figures do not say: [../../bench/README.md](../../bench/README.md).",
         "",
         f"| {' | '.join(HEADINGS)} |",
@@ -85,7 +89,8 @@ def write(
     json_file.write_text(json.dumps(as_json(measured, about=about), indent=2) + "\n", "utf-8")
     if page is not None:
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(as_page(measured, about=about), "utf-8")
+        command = "make bench-large" if page == EVIDENCE_LARGE else "make bench"
+        page.write_text(as_page(measured, about=about, command=command), "utf-8")
 
 
 def _details(measured: Sequence[Measured]) -> list[str]:

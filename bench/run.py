@@ -14,10 +14,10 @@ from pathlib import Path
 
 from bench.children import SideFailed
 from bench.figures import Measured
-from bench.groups import GROUPS, chosen
+from bench.groups import GROUPS, LARGE_GROUPS, Group, chosen
 from bench.machine import about_machine, about_services
 from bench.peers_environment import make_environment
-from bench.report import EVIDENCE, LATEST, as_table, write
+from bench.report import EVIDENCE, EVIDENCE_LARGE, LATEST, LATEST_LARGE, as_table, write
 from bench.sizes import FULL, QUICK, Sizes
 from bench.stage import Stage
 from onceflow.embedded import EmbeddedServices
@@ -94,10 +94,16 @@ def main(words: Sequence[str], *, only: tuple[str, ...] = ()) -> int:
     print(as_table(measured))
     for section in about.values():
         print("; ".join(f"{name} {text}" for name, text in section.items()))
-    is_whole = not options.quick and len(measured) == sum(len(group.figures) for group in GROUPS)
+    names = {one.figure.name for one in measured}
     if options.output is not None or not options.quick:
-        write(measured, about=about, json_file=options.output or LATEST, page=EVIDENCE if is_whole else None)
-    failed = sorted(wanted - {one.figure.name for one in measured})
+        latest = LATEST_LARGE if names <= _names(LARGE_GROUPS) else LATEST
+        page = (
+            None
+            if options.quick
+            else {_names(GROUPS): EVIDENCE, _names(LARGE_GROUPS): EVIDENCE_LARGE}.get(frozenset(names))
+        )
+        write(measured, about=about, json_file=options.output or latest, page=page)
+    failed = sorted(wanted - names)
     if failed:
         _say(f"bench: not measured: {', '.join(failed)}; the logs are in {folder}")
     else:
@@ -109,7 +115,8 @@ def main(words: Sequence[str], *, only: tuple[str, ...] = ()) -> int:
 
 
 def _run(options: Options, folder: Path) -> tuple[list[Measured], About]:
-    peer_python = make_environment(_say)
+    has_peers = any(group.has_peers for group in chosen(options.only))
+    peer_python = make_environment(_say) if has_peers else Path(sys.executable)
     with EmbeddedServices(data_dir=folder / "data", cache_dir=user_cache_folder(), progress=_say) as services:
         stage = Stage(
             folder=folder,
@@ -125,6 +132,10 @@ def _run(options: Options, folder: Path) -> tuple[list[Measured], About]:
             "settings": about_services(stage.bootstrap, stage.database_url) | run,
         }
         return measure(stage, options.only), about
+
+
+def _names(groups: Sequence[Group]) -> frozenset[str]:
+    return frozenset(figure.name for group in groups for figure in group.figures)
 
 
 def _say(line: str) -> None:

@@ -28,6 +28,7 @@ class Sizes:
     operations: int
     requests: int
     requests_per_second: float
+    markers: int
 
 
 FULL = Sizes(
@@ -47,6 +48,7 @@ FULL = Sizes(
     operations=2_000,
     requests=200,
     requests_per_second=20.0,
+    markers=10_000_000,
 )
 QUICK = Sizes(
     rounds=1,
@@ -65,4 +67,5 @@ QUICK = Sizes(
     operations=40,
     requests=10,
     requests_per_second=20.0,
+    markers=5_000,
 )

@@ -88,8 +88,8 @@ class Stage:
             self._filled[records] = road
         return self._filled[records]
 
-    def fill(self, road: Road, records: int, *, series: str) -> None:
-        """Publish records as the bridge does."""
+    def fill(self, road: Road, records: int, *, series: str, ids: Callable[[int], str] | None = None) -> None:
+        """Publish records as the bridge does; ``ids`` makes other event ids from their numbers."""
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -100,7 +100,8 @@ class Stage:
                 "queue.buffering.max.kbytes": 1_000_000,
             }
         )
-        for _, body in bodies(records, series=series):
+        for number, (event_id, template) in enumerate(bodies(records, series=series)):
+            body = template if ids is None else template.replace(event_id.encode(), ids(number).encode(), 1)
             record = record_of(body, topic=road.events)
             headers: Any = record.headers
             producer.produce(road.events, record.value, record.key, headers=headers)

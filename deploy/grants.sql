@@ -8,9 +8,9 @@
 BEGIN;
 
 GRANT USAGE ON SCHEMA onceflow
-TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader;
+TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader, onceflow_replayer;
 REVOKE ALL ON ALL TABLES IN SCHEMA onceflow
-FROM onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader;
+FROM onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader, onceflow_replayer;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA onceflow FROM PUBLIC;
 
 -- Every service compares the schema with its release before it does anything.
@@ -48,6 +48,10 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO 
 GRANT SELECT, INSERT (account, mode, kind, object_id, first_path, path, api_version),
 UPDATE (asked_at, first_path, path, api_version, state, due_at, tries)
 ON onceflow.object_read TO onceflow_processor;
+
+-- Replayer: a member of onceflow_processor, whose place it takes; its runs are decisions of a person.
+GRANT SELECT, INSERT, UPDATE ON onceflow.replay_run, onceflow.replay_stretch TO onceflow_replayer;
+GRANT INSERT ON onceflow.audit TO onceflow_replayer;
 
 -- Relay: hands out no sequence, changes no outcome.
 GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;

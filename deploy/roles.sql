@@ -12,6 +12,7 @@
 --   onceflow_worker      `onceflow operate`: carries operations out, and never changes what was asked for
 --   onceflow_application your own application with `onceflow.attach`: asks for operations, claims facts, stages outcomes
 --   onceflow_operator    `onceflow progress`, `lanes`, `outcomes`, `operations`, `parked`, `quarantine`, `topics plan`: decisions
+--   onceflow_replayer    `onceflow replay --execute`: a member of onceflow_processor, in whose place your handlers run
 --   onceflow_reader      reads, for whoever looks on
 --
 -- The bridge has no role: it never speaks to PostgreSQL.
@@ -25,13 +26,14 @@ DECLARE
     role_name text;
 BEGIN
     FOREACH role_name IN ARRAY ARRAY['onceflow_migrator', 'onceflow_processor', 'onceflow_relay', 'onceflow_worker',
-                                     'onceflow_application', 'onceflow_operator', 'onceflow_reader']
+                                     'onceflow_application', 'onceflow_operator', 'onceflow_reader', 'onceflow_replayer']
     LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
             EXECUTE format('CREATE ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS', role_name);
         END IF;
         EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), role_name);
     END LOOP;
+    GRANT onceflow_processor TO onceflow_replayer;
     -- For the schema onceflow: its first migration makes it, and thereby owns it.
     EXECUTE format('GRANT CREATE ON DATABASE %I TO onceflow_migrator', current_database());
 END

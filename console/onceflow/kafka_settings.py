@@ -23,6 +23,10 @@ _UNSAFE: Mapping[str, tuple[tuple[str, ...], str]] = {
     "auto.offset.reset": (("error",), "a lost position would be skipped over in silence"),
     "isolation.level": (("read_committed",), "records of aborted transactions would be read"),
     "partitioner": (("murmur2_random",), "keys would land on other partitions than those of Java producers"),
+    "partition.assignment.strategy": (
+        ("cooperative-sticky",),
+        "every partition would stop at each change of the members",
+    ),
     "allow.auto.create.topics": (("false",), "a mistyped topic would be made instead of reported"),
 }
 """The values that are allowed (ours), and what any other one would break."""

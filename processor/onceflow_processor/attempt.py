@@ -30,6 +30,7 @@ from onceflow_processor.records import Partition
 from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
 from onceflow_processor.tail import Tail, write_tail
 from onceflow_producer.failpoint import hit
+from onceflow_schemas.api_versions import is_known
 from onceflow_schemas.sql import queries
 
 _GUARD_BITS = 62
@@ -64,9 +65,21 @@ class Counts:
     operations: int = 0
     hints: int = 0
     text_replaced: int = 0
+    unknown_versions: dict[str, int] = field(default_factory=dict)
     ordered: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
     kept: list[tuple[Item, Fault]] = field(default_factory=list)
+
+    def by_name(self) -> dict[str, int]:
+        """Return what became of the events and what they gave, as plain counts."""
+        return {
+            "processed": self.processed,
+            "ignored": self.ignored,
+            "duplicate": self.duplicate,
+            "quarantined": sum(self.quarantined.values()),
+            "outcomes": self.outcomes,
+            "operations": self.operations,
+        }
 
 
 class Attempt:
@@ -173,6 +186,9 @@ class Attempt:
                 item.fault = Fault(envelope.problem or "not_an_event", envelope.detail)
                 continue
             counts.text_replaced += envelope.replaced
+            version = envelope.api_version
+            if version is not None and not is_known(version):
+                counts.unknown_versions[version] = counts.unknown_versions.get(version, 0) + 1
             record = event_of(item)
             if record.trust == "attested" and not key_fits(
                 item.record.key, account=record.identity.account, envelope=envelope
@@ -246,8 +262,15 @@ class Attempt:
                 outcomes=outcomes,
                 operations=operations,
                 hints=self._hints,
+                note=self._note(counts),
             ),
         )
+
+    def _note(self, counts: Counts) -> Callable[[], None] | None:
+        note = self._entry.note
+        if note is None:
+            return None
+        return lambda: note(self._connection, self._items, counts.by_name())
 
 
 def limits_setter(

@@ -6,7 +6,7 @@ looking first; whoever does not get it is a repeat, and a second copy in one bat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,11 +38,13 @@ class Entry:
 
     ``markers`` is the statement that takes their markers: it is given the columns of ``claim`` and returns the identities
     that are ours to do.  ``has_progress`` is False when the records are not read in their turn: then no position moves, and
-    the positions that a batch is given only tell topic ids.
+    the positions that a batch is given only tell topic ids.  ``note`` writes in the place of progress, in the same pipeline:
+    it is given the connection, the items and what was counted.
     """
 
     markers: bytes
     has_progress: bool
+    note: Callable[[Connection[Any], Sequence[Item], Mapping[str, int]], None] | None = None
 
 
 IN_TURN = Entry(_SQL["claim"], has_progress=True)

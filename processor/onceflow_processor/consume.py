@@ -17,7 +17,7 @@ import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from onceflow_processor.admission import Item, Rules, admit
-from onceflow_processor.consumer_errors import ConsumerErrors
+from onceflow_processor.consumer_errors import ConsumerErrors, whole
 from onceflow_processor.group_offsets import GroupOffsets
 from onceflow_processor.handoff import Assigned, Command, Done, Handoff, Read, Renew, Revoked, Stopped
 from onceflow_processor.kafka_client import consumer_properties
@@ -130,9 +130,9 @@ class ConsumeThread(threading.Thread):
         try:
             consumer.subscribe(
                 list(self._settings.topics),
-                on_assign=self._on_assign,
-                on_revoke=self._on_revoke,
-                on_lost=self._on_lost,
+                on_assign=whole(self._on_assign),
+                on_revoke=whole(self._on_revoke),
+                on_lost=whole(self._on_lost),
             )
             log.info("consuming", topics=self._settings.topics, group=self._settings.group, protocol=self._protocol)
             while not self._ending.is_set():

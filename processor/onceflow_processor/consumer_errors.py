@@ -9,12 +9,31 @@ import time
 from collections.abc import Callable
 
 import structlog
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from onceflow_producer.kafka_errors import REFUSALS
 from onceflow_producer.repeat_limit import RepeatLimit
 
+Rebalanced = Callable[[Consumer, list[TopicPartition]], None]
+
 log = structlog.get_logger("onceflow.processor")
+
+
+def whole(callback: Rebalanced) -> Rebalanced:
+    """Return the callback so that what it raises can be caught outside of the client.
+
+    An exception that C code raised is finished by Python (before 3.12) only when somebody catches it.  The client passes on
+    its unfinished content, such as a bare ``KafkaError``, which is no exception: no ``except`` would see it, and the
+    consume thread would end in silence.
+    """
+
+    def call(consumer: Consumer, places: list[TopicPartition]) -> None:
+        try:
+            callback(consumer, places)
+        except BaseException:  # noqa: TRY203 - to catch it is what finishes it.
+            raise
+
+    return call
 
 
 class ConsumerErrors:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self
 
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.identity import Identity, event_cause
+from onceflow_schemas.shapes import lines
 
 
 class Previous(NamedTuple):
@@ -91,6 +92,11 @@ class Event:
         """What ``*.updated`` events say about the values before; empty when absent."""
         found = self.body["data"].get("previous_attributes")
         return found if isinstance(found, dict) else {}
+
+    @property
+    def lines_truncated(self) -> bool:
+        """Whether the object has more lines than it shows (``object["lines"]``), so that no sum over them is the whole."""
+        return lines(self.object).is_truncated
 
     @property
     def request_id(self) -> str | None:

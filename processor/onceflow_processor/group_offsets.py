@@ -1,18 +1,21 @@
 """The group's offsets in Kafka, written for lag tools.
 
-Rule: nothing of ours ever reads them, so a commit that fails is counted and told, and never stands in the way.
+Rule: nothing of ours ever reads them, so a commit that fails is counted and told, and never stands in the way.  It is
+tried again with the next one: a group refuses commits while its members change, and without new records the lag that
+people see would stay for ever.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from onceflow_processor.records import Partition
 from onceflow_producer.failpoint import hit
+from onceflow_producer.repeat_limit import RepeatLimit
 
 OFFSETS_COMMIT_SECONDS = 1.0
 
@@ -25,19 +28,24 @@ class GroupOffsets:
     def __init__(self, count: Callable[[str], None]) -> None:
         """``count(kind)`` counts what went wrong, for the metrics."""
         self._count = count
+        self._ours: set[Partition] = set()
         self._done: dict[Partition, int] = {}
+        self._told = RepeatLimit()
         self._committed_at = 0.0
 
     def note(self, next_offsets: Mapping[Partition, int]) -> None:
         """Note the offsets after what is done."""
+        self._ours.update(next_offsets)
         self._done.update(next_offsets)
 
     def forget(self, partition: Partition) -> None:
         """Forget a partition that is no longer ours."""
+        self._ours.discard(partition)
         self._done.pop(partition, None)
 
     def forget_all(self) -> None:
         """Forget everything: the group is left."""
+        self._ours.clear()
         self._done.clear()
 
     def commit(self, consumer: Consumer, *, at_once: bool = False) -> None:
@@ -52,13 +60,19 @@ class GroupOffsets:
         try:
             consumer.commit(offsets=places, asynchronous=True)
         except KafkaException as error:
-            self._failed(error.args[0])
+            self._failed(error.args[0], places)
 
-    def on_commit(self, error: KafkaError | None, _places: list[TopicPartition]) -> None:
+    def on_commit(self, error: KafkaError | None, places: Sequence[TopicPartition]) -> None:
         """Take the client's report about a commit."""
         if error is not None:
-            self._failed(error)
+            self._failed(error, places)
 
-    def _failed(self, error: KafkaError) -> None:
+    def _failed(self, error: KafkaError, places: Sequence[TopicPartition]) -> None:
+        for place in places:
+            partition = Partition(place.topic, place.partition)
+            if partition in self._ours:
+                self._done.setdefault(partition, place.offset)
         self._count("commit_failed")
-        log.info("group_commit_failed", detail=error.str())
+        left_out = self._told.admit((error.name(),), now=time.monotonic())
+        if left_out is not None:
+            log.info("group_commit_failed", code=error.name(), detail=error.str(), suppressed=left_out)

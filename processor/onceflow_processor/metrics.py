@@ -27,6 +27,10 @@ class ProcessorMetrics:
         self.text_replaced = Counter(
             "onceflow_processor_text_replaced", "Events with NUL or lone surrogates replaced.", registry=registry
         )
+        self.unknown_api_version = Counter(
+            "onceflow_processor_unknown_api_version", "Events of an API version that this release does not know.",
+            registry=registry,
+        )  # fmt: skip
         self.ordered = Counter(
             "onceflow_processor_ordered", "Events of types with an ordered handler that were not plainly newer, by place.",
             ["place"], registry=registry,
@@ -73,6 +77,7 @@ class ProcessorMetrics:
         for code, number in counts.quarantined.items():
             self.events.labels("quarantined").inc(number)
             self.quarantined.labels(code).inc(number)
+        self.unknown_api_version.inc(sum(counts.unknown_versions.values()))
         for place, number in counts.ordered.items():
             self.ordered.labels(place).inc(number)
         self.outcomes.inc(counts.outcomes)

@@ -201,6 +201,8 @@ class PartitionsHeld:
             self._held[assigned.partition] = _Held(taken.position, assigned.generation, careful_records)
             self._metrics.partitions.set(len(self._held))
             self._handoff.put_command(Read(assigned.partition, assigned.generation, taken.verdict))
+            # A killed owner may not have told the group how far it came, and without new records nobody else would.
+            self._handoff.put_command(Done({assigned.partition: taken.position.next_offset}))
 
     def _stand_still(self, takeover: Takeover, partition: Partition, stop: Stop) -> None:
         held = self._held.get(partition)

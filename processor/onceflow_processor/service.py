@@ -149,11 +149,13 @@ def run(options: ProcessorOptions) -> int:
     gc.freeze()
     gc.set_threshold(GARBAGE_THRESHOLD)
     with Lifetime(parent_pid=options.parent_pid) as lifetime:
-        service = _Service(options, lifetime)
+        service = ProcessorService(options, lifetime)
         return service.run()
 
 
-class _Service:
+class ProcessorService:
+    """One processor, or what runs events in its place."""
+
     def __init__(self, options: ProcessorOptions, lifetime: Lifetime) -> None:
         self._options = options
         self._lifetime = lifetime
@@ -164,9 +166,10 @@ class _Service:
                 log.warning("live_input_trusts_transport", topic=one.topic, format=one.format, risk=TRANSPORT_RISK)
 
     def run(self) -> int:
+        """Run until it is told to stop; return 0."""
         options = self._options
         start = None if options.start == "earliest" else _start_time(options.start)
-        prepared = self._prepare()
+        prepared = self.prepare()
         if prepared is None:
             log.info("processor_stopped", reason=self._lifetime.reason)
             return 0
@@ -186,7 +189,7 @@ class _Service:
         worker = Worker(
             handoff,
             settings=settings,
-            open_database=self._open_checked,
+            open_database=self.open_checked,
             check_lanes=self._check_lanes,
             deadline=Deadline(options.handler_deadline_seconds),
             metrics=metrics,
@@ -212,7 +215,7 @@ class _Service:
         log.info("processor_stopped", reason=self._lifetime.reason)
         return 0
 
-    def _prepare(self) -> tuple[Connection[Any], WorkerSettings] | None:
+    def prepare(self) -> tuple[Connection[Any], WorkerSettings] | None:
         """Wait for the dependencies, bounded in time, and learn what the settings depend on; None: asked to stop."""
         give_up_at = time.monotonic() + START_SECONDS_MAX
         broker = StartClient(self._options.kafka)
@@ -291,7 +294,7 @@ class _Service:
             raise
         return connection, version, accounts
 
-    def _open_checked(self) -> Connection[Any]:
+    def open_checked(self) -> Connection[Any]:
         """Open a connection for the worker: the database behind it may have been put back meanwhile."""
         connection, _, _ = self._open_safe()
         try:

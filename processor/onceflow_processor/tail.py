@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -47,7 +47,7 @@ class NotCommitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked."""
+    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked; ``note`` writes in their place."""
 
     guard: int
     cluster_id: str
@@ -62,6 +62,7 @@ class Tail:
     again: Sequence[tuple[FactKey, str]] = ()
     guards: Mapping[GuardKey, ObjectState] = field(default_factory=dict)
     stale: Mapping[Identity, bool] = field(default_factory=dict)
+    note: Callable[[], None] | None = None
 
 
 def write_tail(connection: Connection[Any], tail: Tail) -> None:
@@ -86,8 +87,7 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
             write_stale(connection, tail.stale)
         if tail.quarantine:
             connection.execute(_SQL["tail_quarantine"], _quarantine(tail.quarantine, tail.topic_ids))
-        if tail.moves:
-            connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+        _write_position(connection, tail)
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
         hit("processor.before_outcomes")
         if tail.outcomes:
@@ -95,6 +95,13 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
         hit("processor.before_commit")
         commit = connection.execute(_SQL["commit"])
     check_committed(commit)
+
+
+def _write_position(connection: Connection[Any], tail: Tail) -> None:
+    if tail.moves:
+        connection.execute(_SQL["tail_progress"], {"cluster_id": tail.cluster_id, **_moves(tail)})
+    if tail.note is not None:
+        tail.note()
 
 
 def check_committed(commit: Cursor[Any]) -> None:

@@ -30,6 +30,7 @@ from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.partitions_held import HOLD_SECONDS, PartitionsHeld
 from onceflow_processor.quarantine_log import tell_kept
 from onceflow_processor.sqlstates import pooler_fault
+from onceflow_processor.version_log import VersionLog
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import LeaseLost, Unavailable
 
@@ -79,6 +80,7 @@ class Worker:
         self._check_lanes = check_lanes
         self._deadline = deadline
         self._metrics = metrics
+        self._versions = VersionLog()
         self._stopping = stopping
         self._wait = wait
         self._wake = wake
@@ -224,6 +226,7 @@ class Worker:
         for counts in end.counts:
             self._metrics.committed(counts)
             tell_kept(counts)
+            self._versions.tell(counts.unknown_versions)
             if counts.operations or counts.hints:
                 self._wake()
         end.counts.clear()

@@ -27,5 +27,15 @@ REPLAY_FAILURES = kinds(
         "The range to replay is not in the log, or its end is before its start.",
         "`onceflow progress show` tells what the log holds; nothing is clamped.",
     ),
+    (
+        "replay_run_refused",
+        "A replay that was begun cannot be taken up again.",
+        "Look at its row in onceflow.replay_run; a new replay of what is left is always possible.",
+    ),
+    (
+        "replay_held",
+        "A replay cannot go on now: a lane is closed, or most recent events of a handler fail alike.",
+        "Mend what the message names, then `onceflow replay --resume` goes on where it stopped.",
+    ),
     ("replay_flags_refused", "The flags of a replay contradict each other.", _ASK_AGAIN),
 )

@@ -150,6 +150,19 @@ def test_words_of_the_command_line() -> None:
     assert options.output == Path("there.json")
     assert [group.name for group in chosen(options.only)] == ["bridge", "relay"]
     assert chosen(()) == list(GROUPS)
+    assert [group.name for group in chosen(["large"])] == ["large"]
+
+
+@pytest.mark.timeout(600)
+def test_the_large_bench_gives_its_numbers(tmp_path: Path) -> None:
+    """With few markers; it needs no peers, and writes its own file."""
+    output = tmp_path / "large.json"
+    assert main(["--quick", "--output", str(output)], only=("large",)) == 0
+    found = json.loads(output.read_text())
+    assert list(found) == ["processor_10m_markers_vs_empty", "processor_beside_deletion", "about"]
+    notes = found["about"]["figures"]
+    assert notes["processor_10m_markers_vs_empty"]["notes"]["markers"] == 5_000
+    assert notes["processor_beside_deletion"]["notes"]["markers deleted per second"] > 0
 
 
 @pytest.mark.parametrize("word", ["ONLY=nothing", "ONLY=", "ROUNDS=0", "ROUNDS=x", "--fast", "--output"])

@@ -10,7 +10,8 @@ from psycopg.conninfo import make_conninfo
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ROLES = tuple(
-    f"onceflow_{name}" for name in ("migrator", "processor", "relay", "worker", "application", "operator", "reader")
+    f"onceflow_{name}"
+    for name in ("migrator", "processor", "relay", "worker", "application", "operator", "reader", "replayer")
 )
 
 

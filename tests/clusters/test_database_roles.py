@@ -17,7 +17,7 @@ from tests.clusters.database_roles import ROLES, address_of, make_roles, run_fil
 from tests.clusters.installation import Installation
 from tests.producer.bridge_process import wait_until
 
-MIGRATOR, PROCESSOR, RELAY, WORKER, APPLICATION, OPERATOR, READER = ROLES
+MIGRATOR, PROCESSOR, RELAY, WORKER, APPLICATION, OPERATOR, READER, REPLAYER = ROLES
 NOT_PERMITTED = "42501"
 READY_SECONDS = 30.0
 LEDGER = ("inbox", "outcome", "fact", "quarantine", "audit", "operation", "attempt", "review")
@@ -70,6 +70,7 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
         "relay": ("withhold", "lease_acquire", "lease_renew", "lease_release", "lanes"),
         "migrate": BOOKS,
     },
+    REPLAYER: {"replay": ALL, "batch": ALL, "object_guard": ALL, "booking": ALL, "operating": ("audit",)},
     READER: {
         "outcomes": ALL,
         "failures": (
@@ -193,6 +194,9 @@ FORBIDDEN = [
     (APPLICATION, "UPDATE onceflow.fact SET cause = 'x'"),
     (APPLICATION, "UPDATE onceflow.deployment SET restores = 0"),
     (APPLICATION, "CREATE TABLE onceflow.mine (id int)"),
+    *((REPLAYER, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "replay_run", "replay_stretch", "progress")),
+    (REPLAYER, "UPDATE onceflow.audit SET reason = 'x'"),
+    (REPLAYER, "UPDATE onceflow.outcome SET value = ''"),
     *((RELAY, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "lane", "lease")),
     (RELAY, "UPDATE onceflow.lane SET head_seq = 99"),
     (RELAY, "UPDATE onceflow.outcome SET value = ''"),

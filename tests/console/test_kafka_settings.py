@@ -44,6 +44,7 @@ def test_variables_and_properties_are_each_others_reverse(rest: str, name: str) 
         ("isolation.level", "read_uncommitted"),
         ("producer.partitioner", "consistent"),
         ("allow.auto.create.topics", "true"),
+        ("consumer.partition.assignment.strategy", "range"),
     ],
 )
 def test_unsafe_values_are_refused_with_the_reason(name: str, value: str) -> None:

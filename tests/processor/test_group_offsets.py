@@ -58,12 +58,21 @@ def test_what_is_no_longer_ours_is_not_told() -> None:
     assert listener.told == [{1: 7}]
 
 
-def test_a_commit_that_fails_is_counted_and_no_more() -> None:
+def test_a_commit_that_fails_is_counted_and_told_again_with_what_is_newer_and_still_ours() -> None:
     counted: list[str] = []
-    error = KafkaError(KafkaError._STATE)
-    offsets = GroupOffsets(counted.append)
-    offsets.note({FIRST: 5})
-    offsets.commit(Listener(KafkaException(error)).consumer)
-    offsets.on_commit(error, [])
+    offsets, listener = GroupOffsets(counted.append), Listener()
+    refusing = Listener(KafkaException(KafkaError(KafkaError._STATE)))
+    offsets.note({FIRST: 5, SECOND: 7})
+    offsets.commit(refusing.consumer)
+    offsets.commit(listener.consumer, at_once=True)
+    assert listener.told == [{0: 5, 1: 7}]
+    offsets.note({FIRST: 6})
+    failed = [TopicPartition(FIRST.topic, 0, 5), TopicPartition(SECOND.topic, 1, 7)]
+    offsets.forget(SECOND)
+    # What the client says of a member that came too late: the group has changed since.
+    offsets.on_commit(KafkaError(KafkaError.ILLEGAL_GENERATION), failed)
     offsets.on_commit(None, [])
+    offsets.commit(listener.consumer, at_once=True)
+    offsets.commit(listener.consumer, at_once=True)
+    assert listener.told == [{0: 5, 1: 7}, {0: 6}]
     assert counted == ["commit_failed"] * 2

@@ -5,17 +5,21 @@ Rule: it is a dry run unless ``--execute`` is given, and says before what it wou
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onceflow.command_options import Config, Json, KafkaConfig, Live, Set, setting_sources, settings_for_service
+from onceflow.results import say
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from onceflow.settings import SettingSources
+    from onceflow_processor.replay.execution import Executed
     from onceflow_processor.replay.looking import Looked
     from onceflow_processor.replay.request import Request
     from onceflow_processor.replay.tally import Tally
@@ -32,7 +36,10 @@ NEEDS = (
 
 _TIME = "an RFC 3339 time with its zone, such as 2026-01-01T00:00:00Z"
 
-Topic = Annotated[str, typer.Option("--topic", help="The event topic.")]
+RATE_DEFAULT = 1_000.0
+"""Events in a second: below what a processor does, so that live traffic keeps its share."""
+
+Topic = Annotated[str | None, typer.Option("--topic", help="The event topic.")]
 Partitions = Annotated[
     list[int] | None, typer.Option("--partition", help="A partition; repeatable, all when left out.")
 ]
@@ -48,12 +55,16 @@ EventIds = Annotated[list[str] | None, typer.Option("--event-id", help="Event id
 Include = Annotated[
     list[str] | None, typer.Option("--include", metavar="ignored", help="Take up what was ignored, too.")
 ]
+Execute = Annotated[bool, typer.Option("--execute/--dry-run", help="Do it; without this flag it is only shown.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
+Rate = Annotated[float, typer.Option("--rate", help="At most so many events run in a second.")]
+Resume = Annotated[int | None, typer.Option("--resume", metavar="ID", help="Go on with a replay that was begun.")]
 HandlersName = Annotated[str | None, typer.Option("--handlers", metavar="MODULE:ATTRIBUTE", help="Your handlers.")]
 
 
 def replay(
     *,
-    topic: Topic,
+    topic: Topic = None,
     partition: Partitions = None,
     from_offset: FromOffset = None,
     to_offset: ToOffset = None,
@@ -63,6 +74,10 @@ def replay(
     type: Types = None,
     event_id: EventIds = None,
     include: Include = None,
+    execute: Execute = False,
+    reason: Reason = "",
+    rate: Rate = RATE_DEFAULT,
+    resume: Resume = None,
     handlers: HandlersName = None,
     config: Config = None,
     kafka_config: KafkaConfig = None,
@@ -74,7 +89,7 @@ def replay(
     from onceflow_processor.replay.request import Request
 
     request = Request(
-        topic=topic,
+        topic=topic or "",
         partitions=tuple(partition or ()),
         from_offset=from_offset,
         to_offset=to_offset,
@@ -84,7 +99,11 @@ def replay(
         types=tuple(type or ()),
         event_ids=tuple(event_id or ()),
         ignored=_included(include or []),
+        execute=execute,
+        reason=reason,
+        rate=rate,
     )
+    _check_resume(request, resume)
     sources = setting_sources(
         config=config,
         kafka_config=kafka_config,
@@ -93,19 +112,43 @@ def replay(
         flags={"processor.handlers": ("--handlers", handlers)},
     )
     options, group = _options(sources)
+    _run(options, request, resume=resume, group=group, as_json=as_json)
 
+
+def _check_resume(request: Request, resume: int | None) -> None:
+    """A run goes on with what it was begun with, so nothing else can be asked for."""
+    from onceflow_processor.replay.request import Request
+
+    if resume is None and not request.topic:
+        raise typer.BadParameter("--topic is missing")
+    if resume is not None and replace(request, rate=None, execute=False) != Request(topic=""):
+        raise typer.BadParameter("--resume goes on with what was asked for: besides it only --rate can be given")
+
+
+def _run(options: ProcessorOptions, request: Request, *, resume: int | None, group: str, as_json: bool) -> None:
     import psycopg
 
     from onceflow.database import unavailable
+    from onceflow.operator_name import operator_name
     from onceflow.replay_report import progress_shown
+    from onceflow_processor.replay.execution import Order, execute
     from onceflow_processor.replay.looking import look
 
     try:
         with progress_shown() as told:
-            looked = look(options, request, group=group, told=told)
+            if not request.execute and resume is None:
+                looked = look(options, request, group=group, told=told)
+                _write_looked(request, looked, as_json=as_json)
+                return
+            begun = None if resume is not None else request
+            rate = RATE_DEFAULT if request.rate is None else request.rate
+            executed = execute(
+                options,
+                Order(request=begun, run_id=resume, rate=rate, who=operator_name(), group=group, told=told),
+            )
     except psycopg.Error as error:
         raise unavailable(error) from error
-    _write_looked(request, looked, as_json=as_json)
+    _write_executed(executed, as_json=as_json)
 
 
 def _options(sources: SettingSources) -> tuple[ProcessorOptions, str]:
@@ -156,9 +199,43 @@ def _write_looked(request: Request, looked: Looked, *, as_json: bool) -> None:
         write_object(result)
         return
     _write_tally(looked.tally)
-    for name in looked.left_out:
-        print(f'the handler {name} is declared replay="never" and stays out')
+    _write_left_out(looked.left_out)
     print("dry run: nothing was changed; add --execute")
+
+
+def _write_executed(executed: Executed, *, as_json: bool) -> None:
+    from onceflow.exit_codes import INTERRUPTED
+    from onceflow.results import write_object
+    from onceflow_schemas.failure import Refused
+
+    run = executed.run
+    if executed.held is not None:
+        raise Refused("replay_held", executed.held, f"Mend it, then `onceflow replay --resume {run.id}` goes on.")
+    if as_json:
+        write_object(
+            {
+                "run": run.id,
+                "filters": run.filters,
+                **executed.tally.as_json(),
+                "left_out_handlers": executed.left_out,
+                "executed": True,
+                "finished": not executed.stopped,
+            }
+        )
+    else:
+        _write_tally(executed.tally)
+        for name, count in sorted(executed.tally.done.items()):
+            print(f"done: {name}: {count:,}")
+        _write_left_out(executed.left_out)
+        print(f"replay {run.id} was stopped" if executed.stopped else f"replay {run.id} is done")
+    if executed.stopped:
+        say(f"go on with: onceflow replay --resume {run.id}")
+        raise typer.Exit(INTERRUPTED)
+
+
+def _write_left_out(names: Sequence[str]) -> None:
+    for name in names:
+        print(f'the handler {name} is declared replay="never" and stays out')
 
 
 def _write_tally(tally: Tally) -> None:

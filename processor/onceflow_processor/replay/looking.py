@@ -84,7 +84,8 @@ def look(options: ProcessorOptions, request: Request, *, group: str, told: Told)
                 topic_id=topic_id,
             )
             for stretch in stretches:
-                for page in survey.pages(stretch, tally):
+                for page in survey.pages(stretch):
+                    page.count(tally)
                     told(Passed(passed + page.next_offset - stretch.first, total, tally))
                 passed += stretch.end - stretch.first
     told(Passed(total, total, tally))

@@ -5,6 +5,7 @@ Rule: markers are looked up by identity, a page at a time, before any body is pa
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -34,12 +35,24 @@ _SQL = queries("replay")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records of one partition in their order; ``next_offset`` is where the next page begins."""
+    """Records of one partition in their order: ``offsets`` of all, ``judged`` those that were asked for.
+
+    ``next_offset`` is where the next page begins.
+    """
 
     partition: Partition
+    offsets: Sequence[int]
     judged: Sequence[Judged]
-    records: int
     next_offset: int
+
+    def count(self, tally: Tally, *, first: int = 0, end: int | None = None) -> None:
+        """Count the records from ``first`` to before ``end``."""
+        end = self.next_offset if end is None else end
+        asked = [one for one in self.judged if first <= one.item.record.offset < end]
+        records = bisect_left(self.offsets, end) - bisect_left(self.offsets, first)
+        tally.records += records
+        tally.passed_over += records - len(asked)
+        tally.count(asked)
 
 
 class HandledTypes:
@@ -89,8 +102,12 @@ class Survey:
         self._handled = HandledTypes(handlers)
         self._place = {"cluster_id": cluster_id, "topic_id": topic_id}
 
-    def pages(self, stretch: Stretch, tally: Tally) -> Iterator[Page]:
-        """Yield the pages of a stretch, and count them."""
+    def use(self, connection: Connection[Any]) -> None:
+        """Look through another connection from now on."""
+        self._connection = connection
+
+    def pages(self, stretch: Stretch) -> Iterator[Page]:
+        """Yield the pages of a stretch."""
         partition = Partition(self._request.topic, stretch.partition)
         with closing(self._reader.records(partition, stretch.first, end=stretch.end)) as records:
             while True:
@@ -99,10 +116,7 @@ class Survey:
                 if not page:
                     return
                 judged = self._judge([record for record in page if self._request.takes_record(record)], partition)
-                tally.records += len(page)
-                tally.passed_over += len(page) - len(judged)
-                tally.count(judged)
-                yield Page(partition, judged, len(page), page[-1].offset + 1)
+                yield Page(partition, [record.offset for record in page], judged, page[-1].offset + 1)
 
     def _judge(self, records: Sequence[Record], partition: Partition) -> list[Judged]:
         now = datetime.now(UTC)

@@ -10,3 +10,76 @@ JOIN onceflow.inbox USING (account, mode, event_id);
 -- Where the processors stand: what lies behind is theirs to run.  Index: primary key of progress.
 SELECT partition, next_offset FROM onceflow.progress
 WHERE cluster_id = %(cluster_id)s AND topic_id = %(topic_id)s;
+
+-- name: claim_ignored_too
+-- As claim of a batch; markers that say ignored are taken up as well, where the event would be processed now.  Whoever
+-- waits for such a row finds it processed, and leaves it.
+WITH offered AS MATERIALIZED (
+    SELECT * FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(states)s::text[],
+                         %(types)s::text[], %(object_ids)s::text[], %(api_versions)s::text[], %(topic_ids)s::text[],
+                         %(partitions)s::integer[], %(offsets)s::bigint[], %(body_sha256s)s::bytea[],
+                         %(createds)s::timestamptz[], %(received_ats)s::timestamptz[])
+         AS offered (account, mode, event_id, state, type, object_id, api_version, topic_id, partition, "offset",
+                     body_sha256, event_created, received_at)
+), added AS (
+    INSERT INTO onceflow.inbox (account, mode, event_id, state, type, object_id, api_version, topic_id, partition,
+                                "offset", body_sha256, event_created, received_at, handler_set)
+    SELECT account, mode, event_id, state, type, object_id, api_version, topic_id, partition, "offset", body_sha256,
+           event_created, received_at, %(handler_set)s
+    FROM offered
+    ON CONFLICT DO NOTHING
+    RETURNING account, mode, event_id
+), taken_up AS (
+    UPDATE onceflow.inbox
+    SET state = offered.state, handler_set = %(handler_set)s, processed_at = clock_timestamp()
+    FROM offered
+    WHERE inbox.account = offered.account AND inbox.mode = offered.mode AND inbox.event_id = offered.event_id
+      AND inbox.state = 'ignored' AND offered.state = 'processed' AND inbox.body_sha256 = offered.body_sha256
+    RETURNING inbox.account, inbox.mode, inbox.event_id
+)
+SELECT account, mode, event_id FROM added UNION ALL SELECT account, mode, event_id FROM taken_up;
+
+-- name: run_begin
+INSERT INTO onceflow.replay_run (kind, cluster_id, topic_id, topic, filters, counts, owner, who, reason)
+VALUES (%(kind)s, %(cluster_id)s, %(topic_id)s, %(topic)s, %(filters)s, %(counts)s, %(owner)s, %(who)s, %(reason)s)
+RETURNING id, epoch;
+
+-- name: run_stretches
+INSERT INTO onceflow.replay_stretch (run_id, partition, from_offset, next_offset, to_offset)
+SELECT %(run_id)s, partition, first, first, last
+FROM unnest(%(partitions)s::integer[], %(firsts)s::bigint[], %(ends)s::bigint[]) AS given (partition, first, last);
+
+-- name: run_take
+-- Goes on with a run: whoever had it before is fenced.  It waits for a batch that holds the row.
+UPDATE onceflow.replay_run SET epoch = epoch + 1, owner = %(owner)s, updated_at = clock_timestamp()
+WHERE id = %(run_id)s AND state = 'running'
+RETURNING id, kind, epoch, cluster_id, topic_id, topic, filters, counts, who, reason;
+
+-- name: run_state
+SELECT state FROM onceflow.replay_run WHERE id = %(run_id)s;
+
+-- name: run_left
+SELECT partition, next_offset, to_offset FROM onceflow.replay_stretch WHERE run_id = %(run_id)s ORDER BY partition;
+
+-- name: run_moved
+-- In the place of progress: the fence is the run's epoch, and the next offset as this process knows it.
+WITH run AS (
+    UPDATE onceflow.replay_run SET counts = %(counts)s, updated_at = clock_timestamp()
+    WHERE id = %(run_id)s AND epoch = %(epoch)s AND state = 'running'
+    RETURNING 1
+), moved AS (
+    UPDATE onceflow.replay_stretch SET next_offset = %(next_offset)s
+    WHERE run_id = %(run_id)s AND partition = %(partition)s AND next_offset = %(from_offset)s
+    RETURNING 1
+)
+SELECT onceflow.ensure((SELECT count(*) FROM run) = 1 AND (SELECT count(*) FROM moved) = 1,
+                       'OF001', 'another process goes on with this replay');
+
+-- name: run_done
+WITH run AS (
+    UPDATE onceflow.replay_run
+    SET state = 'done', counts = %(counts)s, updated_at = clock_timestamp(), ended_at = clock_timestamp()
+    WHERE id = %(run_id)s AND epoch = %(epoch)s AND state = 'running'
+    RETURNING 1
+)
+SELECT onceflow.ensure((SELECT count(*) FROM run) = 1, 'OF001', 'another process goes on with this replay');

@@ -7,16 +7,27 @@ import subprocess
 import sys
 from typing import Any
 
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
 from tests.processor.processor_process import Road
 
 REPLAY_SECONDS_MAX = 240
 ASK_SECONDS_MAX = 60
 
 
-def replayed(road: Road, *arguments: str, status: int = 0, **settings: str) -> dict[str, Any]:
+def replayed(road: Road, *arguments: str, topic: bool = True, status: int = 0, **settings: str) -> dict[str, Any]:
     """Run it to its end; return what it said."""
     done = subprocess.run(
-        [sys.executable, "-m", "onceflow", "replay", "--topic", road.events, "--json", *arguments],
+        [
+            sys.executable,
+            "-m",
+            "onceflow",
+            "replay",
+            *(("--topic", road.events) if topic else ()),
+            "--json",
+            *arguments,
+        ],
         env={**road._environment, **settings},
         capture_output=True,
         text=True,
@@ -36,14 +47,15 @@ def error_of(answer: dict[str, Any]) -> tuple[str, int]:
 
 def untouched(road: Road) -> tuple[Any, ...]:
     """Everything that a replay must leave as it is: progress rows, the live group's offsets and members."""
-    from confluent_kafka import ConsumerGroupTopicPartitions  # noqa: PLC0415
-    from confluent_kafka.admin import AdminClient  # noqa: PLC0415
-
-    admin = AdminClient({"bootstrap.servers": road.bootstrap})
     group = f"onceflow.{road.deployment}.processor"
-    asked = [ConsumerGroupTopicPartitions(group)]
-    listed = admin.list_consumer_group_offsets(asked, request_timeout=ASK_SECONDS_MAX)[group].result()
-    offsets = sorted((one.topic, one.partition, one.offset) for one in listed.topic_partitions)
+    # Not by an admin client: librdkafka's answer to ListConsumerGroupOffsets may take the process with it (rd_kafka_cgrp_op).
+    reader = Consumer({"bootstrap.servers": road.bootstrap, "group.id": group})
+    try:
+        places = [TopicPartition(road.events, number) for number in range(road.partitions)]
+        offsets = [(one.partition, one.offset) for one in reader.committed(places, timeout=ASK_SECONDS_MAX)]
+    finally:
+        reader.close()
+    admin = AdminClient({"bootstrap.servers": road.bootstrap})
     groups = sorted(one.group_id for one in admin.list_consumer_groups(request_timeout=ASK_SECONDS_MAX).result().valid)
     rows = road.rows(
         "SELECT topic_id, partition, next_offset, epoch, owner, fingerprint FROM onceflow.progress ORDER BY 1, 2"
