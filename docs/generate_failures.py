@@ -61,6 +61,11 @@ GROUPS: tuple[tuple[str, str, Mapping[str, FailureKind]], ...] = (
         failure.REPLAY_FAILURES,
     ),
     (
+        "Decisions about failed events, and dead letters",
+        "See [parked and quarantined](../operating/parked-and-quarantined.md).",
+        failure.FAILED_EVENT_FAILURES,
+    ),
+    (
         "Operations that are refused when they are asked for",
         "The error rises in the handler or application that asked; nothing was written or sent. See [operations](operations.md).",
         failure.ASKED_FAILURES,
