@@ -110,10 +110,10 @@ class HandlerRun:
                 done.append((item, effects))
         return done
 
-    def rehearse(self, item: Item, event: Event) -> None:
+    def rehearse(self, item: Item, event: Event) -> Effects:
         """Run an event's handlers once, for a transaction that is rolled back; raises as ``plain``, and counts no try."""
         try:
-            self._run_event(item, event)
+            return self._run_event(item, event)
         finally:
             self._deadline.disarm()
 
@@ -224,23 +224,14 @@ class HandlerRun:
             self._check_transaction(item, handler, effects)
             if may_have_set:
                 self._restore_session(item, handler, effects)
+            self._handler_ended(handler)
         if effects.placed is not None:
             self._known.guards.advance(effects.placed)
         return effects
 
     def _run_handler(self, handler: Handler, event: Event, effects: Effects) -> bool:
         """Run one handler; True when it may have changed settings of the session."""
-        transaction = Tx(
-            self._connection,
-            cause=event.cause,
-            handler=handler.name,
-            effects=effects,
-            facts=self._known.facts,
-            lane_count=self._settings.lane_count,
-            value_bytes_max=self._settings.value_bytes_max,
-            requests=self._requests,
-            origin=event,
-        )
+        transaction = self._transaction(handler, event, effects)
         self._deadline.arm()
         try:
             call(handler, event, transaction=transaction)
@@ -248,6 +239,25 @@ class HandlerRun:
         finally:
             transaction.end()
         return transaction.may_have_set
+
+    def _transaction(self, handler: Handler, event: Event, effects: Effects) -> Tx:
+        """Return what a handler gets; a rerun gives it another one."""
+        return Tx(self._connection, **self._given(handler, event, effects))
+
+    def _given(self, handler: Handler, event: Event, effects: Effects) -> dict[str, Any]:
+        return {
+            "cause": event.cause,
+            "handler": handler.name,
+            "effects": effects,
+            "facts": self._known.facts,
+            "lane_count": self._settings.lane_count,
+            "value_bytes_max": self._settings.value_bytes_max,
+            "requests": self._requests,
+            "origin": event,
+        }
+
+    def _handler_ended(self, handler: Handler) -> None:
+        """A handler went well, and the transaction is in order; a rerun undoes its SQL here."""
 
     def _restore_session(self, item: Item, handler: Handler, effects: Effects) -> None:
         """Give the next handler the session that this one found: what it SET would otherwise be its neighbours' fault."""

@@ -30,7 +30,7 @@ from onceflow_processor.position import Position
 from onceflow_processor.records import Headers, Partition
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.fingerprint import record_fingerprint
-from onceflow_schemas.identity import Identity
+from onceflow_schemas.identity import Identity, ce_id
 from onceflow_schemas.object_order import ObjectState
 from onceflow_schemas.sql import queries
 
@@ -189,6 +189,8 @@ def outcome_columns(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {
         "lanes": Integers(outcome.lane for outcome in outcomes),
         "outcome_ids": Uuids(outcome.outcome_id for outcome in outcomes),
+        "revisions": Integers(outcome.revision for outcome in outcomes),
+        "ce_ids": Uuids(ce_id(outcome.outcome_id, outcome.revision) for outcome in outcomes),
         "types": Texts(outcome.type for outcome in outcomes),
         "keys": Texts(outcome.key for outcome in outcomes),
         "bodies": Blobs(outcome.value for outcome in outcomes),

@@ -133,9 +133,9 @@ SELECT onceflow.ensure((SELECT count(*) FROM closed) = 1, 'OF002', 'a handler en
 -- The last statement before COMMIT, so that no lane is locked while bytes are on their way.  Lanes are locked in their
 -- order; the head row hands out the sequence, so commit order is sequence order and a rollback leaves no gap.
 WITH item AS MATERIALIZED (
-    SELECT * FROM unnest(%(lanes)s::integer[], %(outcome_ids)s::uuid[], %(types)s::text[], %(keys)s::text[],
-                         %(bodies)s::bytea[], %(headers)s::json[], %(causes)s::text[])
-         WITH ORDINALITY AS item (lane, outcome_id, type, key, value, headers, cause, position)
+    SELECT * FROM unnest(%(lanes)s::integer[], %(outcome_ids)s::uuid[], %(revisions)s::integer[], %(ce_ids)s::uuid[],
+                         %(types)s::text[], %(keys)s::text[], %(bodies)s::bytea[], %(headers)s::json[], %(causes)s::text[])
+         WITH ORDINALITY AS item (lane, outcome_id, revision, ce_id, type, key, value, headers, cause, position)
 ), head AS MATERIALIZED (
     SELECT lane, head_seq, state FROM onceflow.lane
     WHERE lane IN (SELECT lane FROM item)
@@ -150,7 +150,7 @@ WITH item AS MATERIALIZED (
 ), added AS (
     INSERT INTO onceflow.outcome (lane, seq, outcome_id, revision, ce_id, type, key, value, headers, cause)
     SELECT item.lane, head.head_seq + row_number() OVER (PARTITION BY item.lane ORDER BY item.position),
-           item.outcome_id, 1, item.outcome_id, item.type, item.key, item.value, item.headers, item.cause
+           item.outcome_id, item.revision, item.ce_id, item.type, item.key, item.value, item.headers, item.cause
     FROM item JOIN head USING (lane)
     RETURNING 1
 )
