@@ -47,6 +47,9 @@ START_SECONDS_MAX = 60.0
 START_WAIT_SECONDS = 0.5
 LOCK_TIMEOUT_MS = 5_000
 TRANSACTION_MARGIN_SECONDS = 15.0
+REDRIVE_MARGIN_SECONDS = 10.0
+"""So much longer than a transaction a redrive has its key leased: when somebody else may take it, the first one is over."""
+
 CLOSE_SECONDS_MAX = 15.0
 GARBAGE_THRESHOLD = 100_000
 """A batch holds tens of thousands of parsed objects that form no cycles; looking for cycles among them again and again
@@ -289,6 +292,7 @@ class ProcessorService:
             owner=self._owner,
             batch_records_max=options.batch_records_max,
             batch_bytes_max=options.batch_bytes_max,
+            redrive_lease_seconds=seconds + REDRIVE_MARGIN_SECONDS,
         )
 
     def _open_safe(self) -> tuple[Connection[Any], int, frozenset[str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from onceflow_schemas.failed_events import FAILED_EVENT_FAILURES
 from onceflow_schemas.failure_kind import FailureKind
 from onceflow_schemas.failure_kind import kinds as _kinds
+from onceflow_schemas.failure_parking import PARKING_FAILURES
 from onceflow_schemas.operations.failures import ASKED_FAILURES, REVIEW_FAILURES
 from onceflow_schemas.replay_failures import REPLAY_FAILURES
 
@@ -365,6 +366,7 @@ PUBLISH_FAILURES = _kinds(
 FAILURES: dict[str, FailureKind] = (
     CONTENT_FAILURES
     | RECORD_FAILURES
+    | PARKING_FAILURES
     | SERVICE_FAILURES
     | START_FAILURES
     | PARTITION_FAILURES
