@@ -112,6 +112,7 @@ def test_help_is_the_default_and_names_every_public_target() -> None:
         "chaos",
         "judge",
         "bench",
+        "bench-large",
         "bench-requirements",
         "requirements",
         "clean",
