@@ -41,6 +41,11 @@ GROUPS: tuple[tuple[str, str, Mapping[str, FailureKind]], ...] = (
         failure.RECORD_FAILURES,
     ),
     (
+        "Handlers: parked, or asked for",
+        "The event waits and is tried again; what is quarantined for one of these needs a decision.",
+        failure.PARKING_FAILURES,
+    ),
+    (
         "Partitions and lanes that stand still",
         "`progress.stopped` holds the code of a partition, `lane.state` that of a lane (`behind`, `stopped:<code>`).",
         failure.PARTITION_FAILURES,
@@ -59,6 +64,11 @@ GROUPS: tuple[tuple[str, str, Mapping[str, FailureKind]], ...] = (
         "Replays that are refused",
         "Nothing was read or moved. See [replay](../operating/replay.md).",
         failure.REPLAY_FAILURES,
+    ),
+    (
+        "Decisions about failed events, and dead letters",
+        "See [parked and quarantined](../operating/parked-and-quarantined.md).",
+        failure.FAILED_EVENT_FAILURES,
     ),
     (
         "Operations that are refused when they are asked for",

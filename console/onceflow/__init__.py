@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from onceflow_processor.event import Event, Previous
+    from onceflow_processor.handler_words import Quarantine, RetryIn
     from onceflow_processor.handlers import Handlers
     from onceflow_processor.operations.asked import OperationConflict
     from onceflow_processor.operations.attached import attach
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
     from onceflow_schemas.operations.operation import Policy
 
 __all__ = [
-    "Charge", "Event", "Handlers", "HttpCall", "Mail", "OperationConflict", "Policy", "Previous", "Settled", "StripeCall", "Tx",
-    "attach",
+    "Charge", "Event", "Handlers", "HttpCall", "Mail", "OperationConflict", "Policy", "Previous", "Quarantine", "RetryIn",
+    "Settled", "StripeCall", "Tx", "attach",
 ]  # fmt: skip
 
 _CALLS = "onceflow_schemas.operations.calls"
@@ -33,6 +34,8 @@ _HOME = {
     "OperationConflict": "onceflow_processor.operations.asked",
     "Policy": "onceflow_schemas.operations.operation",
     "Previous": "onceflow_processor.event",
+    "Quarantine": "onceflow_processor.handler_words",
+    "RetryIn": "onceflow_processor.handler_words",
     "Settled": "onceflow_processor.operations.effect",
     "StripeCall": _CALLS,
     "Tx": "onceflow_processor.tx",

@@ -116,6 +116,8 @@ def _processor(settings: Settings) -> Iterator[_Need]:
         yield _Need("topic", topic, ("READ", "DESCRIBE_CONFIGS"), "reads events; asks for the topic's size limit")
     why = "shares the partitions with other processors; shows how far it is to lag tools"
     yield _Need("group", processor_group(deployment), ("READ",), why)
+    if settings.topics.dead_letters is not None:
+        yield _Need("topic", settings.topics.dead_letters, ("WRITE",), "publishes what is quarantined")
     yield from _outcome_lanes(settings)
 
 
@@ -148,6 +150,9 @@ def _operator(settings: Settings) -> Iterator[_Need]:
     yield _Need("topic", own, ("READ", "CREATE", "ALTER_CONFIGS"), why)
     for topic in foreign:
         yield _Need("topic", topic, ("READ", "DESCRIBE_CONFIGS"), "looks at records and positions (progress)")
+    if settings.topics.dead_letters is not None:
+        why = "makes the topic and raises what is set too low (topics)"
+        yield _Need("topic", settings.topics.dead_letters, ("CREATE", "DESCRIBE", "ALTER_CONFIGS"), why)
     yield _Need("group", processor_group(deployment), ("DESCRIBE",), "looks at records and positions (progress)")
     yield _Need("group", replay_group(deployment), ("DESCRIBE",), "reads stretches again (replay)")
     why = "makes the topic and raises what is set too low (topics); compares lanes with it (lanes)"

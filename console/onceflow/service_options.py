@@ -70,6 +70,7 @@ def bridge_options(settings: Settings, *, announce: Announce | None = None) -> B
 
 def processor_options(settings: Settings, *, handlers: Handlers, announce: Announce | None = None) -> ProcessorOptions:
     """Return the options of the processor; every setting that it needs is set."""
+    from onceflow_processor.failures.dead_letter_duty import DeadLetterOptions  # noqa: PLC0415
     from onceflow_processor.service import ProcessorOptions  # noqa: PLC0415
 
     assert settings.deployment.id is not None
@@ -102,6 +103,15 @@ def processor_options(settings: Settings, *, handlers: Handlers, announce: Annou
         announce=announce,
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
+        dead_letters=None
+        if settings.topics.dead_letters is None
+        else DeadLetterOptions(
+            kafka=settings.kafka.for_producer(),
+            topic=settings.topics.dead_letters,
+            deployment=settings.deployment.id,
+            database_url=settings.database.url.get_secret_value(),
+            prepared=settings.database.prepared,
+        ),
     )
 
 

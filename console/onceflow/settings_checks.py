@@ -170,6 +170,16 @@ def _topic_rule(settings: Settings) -> Iterator[CrossFault]:
             f"topics.outcomes is {topics.outcomes}, which is an event topic too: outcomes would be read as events; the "
             "two need topics of their own, such as stripe.events.v1 and stripe.outcomes.v1",
         )
+    if topics.dead_letters is not None and topics.dead_letters in (
+        *settings.input_topics,
+        *topics.events,
+        topics.outcomes,
+    ):
+        yield CrossFault(
+            ("topics.dead_letters", "topics.events", "topics.outcomes"),
+            f"topics.dead_letters is {topics.dead_letters}, which is read or written for something else: dead letters need a "
+            "topic of their own, such as stripe.deadletters.v1",
+        )
     if len(set(topics.events)) != len(topics.events):
         yield CrossFault(("topics.events",), "topics.events names a topic twice; a good value is stripe.events.v1")
 

@@ -171,6 +171,11 @@ class TopicSettings(Section):
         description="Topics with events: the bridge writes to the first, the processor reads all.",
     )
     outcomes: TopicName = Field("stripe.outcomes.v1", description="Topic of the outcomes; one lane per partition.")
+    dead_letters: TopicName | None = Field(
+        None,
+        examples=["stripe.deadletters.v1"],
+        description="Topic to which the processor also publishes what is quarantined; unset: nowhere.",
+    )
     partitions: int = Field(
         6, ge=1, le=1000, description="Partitions of a new topic; a topic keeps its count for ever."
     )

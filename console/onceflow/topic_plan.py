@@ -16,6 +16,8 @@ from onceflow_schemas.topic_ids import shown_topic_id
 MS_PER_DAY = 86_400_000
 REPLICATION_FACTOR_WANTED = 3
 UNLIMITED = -1
+DEAD_LETTER_BYTES_MORE = 65_536
+"""A dead letter is its record and the headers that say how it failed, a traceback among them."""
 
 Action = Literal["create", "configure", "by_hand", "refused"]
 
@@ -105,6 +107,7 @@ def topic_wishes(
         makes_foreign: others' topics are made too, because there is nobody else on this cluster.
     """
     read = settings.events if inputs is None else tuple(inputs)
+    kept = () if settings.dead_letters is None else (settings.dead_letters,)
     copies = settings.replication_factor or min(REPLICATION_FACTOR_WANTED, max(brokers, 1))
     confirm = settings.min_insync_replicas or (2 if copies >= REPLICATION_FACTOR_WANTED else 1)
     return tuple(
@@ -117,12 +120,12 @@ def topic_wishes(
             at_least={
                 "retention.ms": settings.retention_days * MS_PER_DAY,
                 "retention.bytes": UNLIMITED,
-                "max.message.bytes": settings.message_bytes_max,
+                "max.message.bytes": settings.message_bytes_max + (DEAD_LETTER_BYTES_MORE if name in kept else 0),
                 "min.insync.replicas": confirm,
             },
             foreign=name in read and name != settings.events[0] and not makes_foreign,
         )
-        for name in (*read, settings.outcomes)
+        for name in (*read, settings.outcomes, *kept)
     )
 
 

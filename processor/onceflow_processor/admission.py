@@ -6,6 +6,7 @@ that is vouched for has an identity and always ends in a state.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,10 @@ from onceflow_processor.records import Record
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.envelope import Envelope, read_envelope
 from onceflow_schemas.event_record import EventRecord, Untrusted, open_event
+from onceflow_schemas.failure_course import Course
+
+ORDER_KEY_BYTES_MAX = 512
+"""Longer keys than this are no ids, and would not fit into an index."""
 
 _VERSION_SEARCH_BYTES = 512
 _API_VERSION = re.compile(rb'"api_version":\s*"([A-Za-z0-9_.\-]{1,40})"')
@@ -41,12 +46,19 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Why something goes to quarantine; ``code`` is a failure code."""
+    """Why an event is parked or goes to quarantine; ``code`` is a failure code.
+
+    ``blocks`` says that the events of its order key wait behind it: its effects are missing, not only its record bad.
+    ``wait_seconds`` is what a handler asked for with ``RetryIn``.
+    """
 
     code: str
     detail: str
     handler: str | None = None
     traceback: str | None = None
+    course: Course = Course.QUARANTINE
+    blocks: bool = False
+    wait_seconds: float | None = None
 
 
 @dataclass(slots=True)
@@ -54,16 +66,18 @@ class Item:
     """One record of a batch and what is known about it; it survives reruns of the batch.
 
     ``event`` is None for a record that nobody vouches for.  ``fault`` sends it to quarantine.  ``tries`` counts how
-    often its handlers failed.  ``trial`` is a fault that counts only if events behind it go well.  ``success_told`` says
-    that the breaker has heard how well it went, or a rerun would tell it again.  ``order_key``: events with the same one
-    are kept in order when one of them has to wait.  ``unwrapped`` is the event's body where the record wraps it, and
-    ``envelope`` what it says, where that had to be read to know the identity.
+    often its handlers failed, ``reruns`` how often they met a fault of the moment.  ``trial`` is a fault that counts only
+    if events behind it go well.  ``success_told`` says that the breaker has heard how well it went, or a rerun would tell
+    it again.  ``order_key``: events with the same one run in their order, and wait behind one that has to wait.
+    ``unwrapped`` is the event's body where the record wraps it, and ``envelope`` what it says, where that had to be read
+    to know the identity.
     """
 
     record: Record
     event: EventRecord | None
     fault: Fault | None = None
     tries: int = 0
+    reruns: int = 0
     trial: Fault | None = None
     success_told: bool = False
     order_key: str = ""
@@ -107,7 +121,7 @@ def admit(record: Record, *, rules: Rules, now: datetime) -> Item:
         return Item(record, None, Fault("bad_key", "the record has no key of its account"))
     if given is not None and _is_foreign_account(opened, given):
         return Item(record, None, _foreign_account(opened))
-    return Item(record, opened, _refusal(opened, rules=rules, now=now), order_key=record.key.decode("utf-8", "replace"))
+    return Item(record, opened, _refusal(opened, rules=rules, now=now), order_key=order_key_of(record.key))
 
 
 def _admit_foreign(record: Record, *, given: InputTopic, rules: Rules, now: datetime) -> Item:
@@ -121,7 +135,7 @@ def _admit_foreign(record: Record, *, given: InputTopic, rules: Rules, now: date
         record,
         event,
         _refusal(event, rules=rules, now=now),
-        order_key=decoded.order_key,
+        order_key=order_key_of(decoded.order_key.encode()),
         unwrapped=None if decoded.body is record.value else decoded.body,
         envelope=decoded.envelope,
     )
@@ -134,6 +148,16 @@ def _is_foreign_account(event: EventRecord, given: InputTopic) -> bool:
 def _foreign_account(event: EventRecord) -> Fault:
     # Without its marker: whoever may write one account's topic must not pre-empt another's events.
     return Fault("foreign_account", f"this topic may not carry events of {event.identity.account}")
+
+
+def order_key_of(key: bytes) -> str:
+    """Return a record's key as the text that keeps events in order; a digest of one that is too long, or no text."""
+    if len(key) <= ORDER_KEY_BYTES_MAX and b"\x00" not in key:
+        try:
+            return key.decode()
+        except UnicodeDecodeError:
+            pass
+    return "sha256:" + hashlib.sha256(key).hexdigest()
 
 
 def _refusal(event: EventRecord, *, rules: Rules, now: datetime) -> Fault | None:

@@ -5,6 +5,7 @@ Rule: an attempt either commits everything or leaves nothing but faults noted on
 
 from __future__ import annotations
 
+import random
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,12 +26,15 @@ from onceflow_processor.known import Known
 from onceflow_processor.look_up import look_up_facts
 from onceflow_processor.object_guard import lock_guards
 from onceflow_processor.ordering import counts_of, stale_of
+from onceflow_processor.parking import Waiting, exhausted, line_of, stand_behind
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
 from onceflow_processor.tail import Tail, write_tail
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.api_versions import is_known
+from onceflow_schemas.event_moves import State
+from onceflow_schemas.failure_course import Course, RetryRules
 from onceflow_schemas.sql import queries
 
 _GUARD_BITS = 62
@@ -47,6 +51,7 @@ class AttemptSettings:
 
     run: HandlerSettings
     cluster_id: str
+    retry: RetryRules = field(default_factory=RetryRules)
 
     @property
     def handlers(self) -> Handlers:
@@ -60,6 +65,7 @@ class Counts:
 
     processed: int = 0
     ignored: int = 0
+    parked: int = 0
     duplicate: int = 0
     outcomes: int = 0
     operations: int = 0
@@ -122,13 +128,16 @@ class Attempt:
         claimed = self._claim()
         hit("processor.after_markers")
         counts.duplicate = claimed.duplicates
-        work = self._read_bodies(claimed.firsts, counts)
+        wanted = self._read_bodies(claimed.firsts, counts)
+        work = (
+            _without(wanted, stand_behind(claimed.firsts, claimed.parked_keys)) if self._may_wait(claimed) else wanted
+        )
         lock_guards(self._connection, work, guards=self._known.guards, handlers=self._settings.handlers)
         self._look_up_declared_facts(work)
         run = self._handler_run()
         self.effects = run.with_savepoints(work) if savepoints else run.plain(work)
         hit("processor.after_handlers")
-        self._write_tail(claimed, counts)
+        self._write_tail(claimed, self._behind(wanted), counts)
         hit("processor.after_commit")
         self._known.commit()
         if self._breaker.watched:
@@ -147,6 +156,16 @@ class Attempt:
         for item, event in work:
             self._handler_run().rehearse(item, event)
         return bool(work)
+
+    def _may_wait(self, claimed: Claimed) -> bool:
+        return bool(claimed.parked_keys) or any(item.fault is not None for item in claimed.firsts)
+
+    def _behind(self, wanted: Sequence[tuple[Item, Event]]) -> list[Item]:
+        """Return the events that have handlers and neither failed nor ran: they stand behind another of their key."""
+        if len(self.effects) == len(wanted):
+            return []
+        ran = {id(item) for item, _ in self.effects}
+        return [item for item, _ in wanted if item.fault is None and id(item) not in ran]
 
     def _claim(self) -> Claimed:
         return claim(
@@ -228,15 +247,25 @@ class Attempt:
         if wanted:
             look_up_facts(self._connection, self._known.facts, keys=sorted(wanted))
 
-    def _write_tail(self, claimed: Claimed, counts: Counts) -> None:
+    def _write_tail(self, claimed: Claimed, behind: Sequence[Item], counts: Counts) -> None:
         untrusted = [item for item in self._items if item.event is None]
         failed = [item for item in claimed.firsts if item.fault is not None]
-        quarantine = [(item, item.fault) for item in (*untrusted, *failed) if item.fault is not None]
+        attempts = self._spend_attempts(failed)
+        line = self._line(claimed, behind, attempts) if failed or behind else []
+        parked = [waiting.item for waiting in line if waiting.wait_seconds is not None]
+        quarantine = [
+            (item, item.fault)
+            for item in (*untrusted, *failed)
+            if item.fault is not None and item.fault.course is not Course.PARK
+        ]
+        moved = [(item, State.QUARANTINED.value) for item, _ in quarantine if item.event is not None]
+        moved.extend((item, State.PARKED.value) for item in parked)
         quarantine.extend(claimed.conflicts)
         lasts = {item.record.partition: item for item in self._items}
         outcomes = [outcome for _, effects in self.effects for outcome in effects.outcomes]
         counts.processed = len(self.effects)
-        counts.ignored = len(claimed.firsts) - len(failed) - len(self.effects)
+        counts.parked = len(parked)
+        counts.ignored = len(claimed.firsts) - len(failed) - len(behind) - len(self.effects)
         counts.outcomes = len(outcomes)
         operations = self._known.operations.asked()
         counts.operations, counts.hints = len(operations), len(self._hints)
@@ -253,8 +282,10 @@ class Attempt:
                 guards=self._known.guards.moved(),
                 stale=stale_of(effects for _, effects in self.effects),
                 facts=self._known.facts.claimed(),
-                failed=failed,
+                failed=moved,
                 quarantine=quarantine,
+                line=line,
+                redriven=self._entry.redriven,
                 moves=[(partition, self._positions[partition], last) for partition, last in lasts.items()]
                 if self._entry.has_progress
                 else (),
@@ -271,6 +302,28 @@ class Attempt:
         if note is None:
             return None
         return lambda: note(self._connection, self._items, counts.by_name())
+
+    def _spend_attempts(self, failed: Sequence[Item]) -> int:
+        """Return how often the event was tried from parking; one that was tried too often needs a person now."""
+        attempts = 0 if self._entry.redriven is None else self._entry.redriven.attempts
+        for item in failed:
+            if item.fault is not None:
+                item.fault = exhausted(item.fault, attempts=attempts, rules=self._settings.retry)
+        return attempts
+
+    def _line(self, claimed: Claimed, behind: Sequence[Item], attempts: int) -> list[Waiting]:
+        return line_of(
+            claimed.firsts,
+            behind,
+            rules=self._settings.retry,
+            attempts=attempts,
+            share=random.random,
+        )
+
+
+def _without(work: Sequence[tuple[Item, Event]], behind: Sequence[Item]) -> list[tuple[Item, Event]]:
+    stands = {id(item) for item in behind}
+    return [(item, event) for item, event in work if id(item) not in stands]
 
 
 def limits_setter(

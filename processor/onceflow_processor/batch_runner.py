@@ -296,7 +296,7 @@ class BatchRunner:
                 raise AssertionError(f"a quarantined record cannot be written: {detail}")
             # Even its marker cannot be written, so it is kept under its position alone.
             item.event = None
-        item.fault = Fault(code, detail, names or None)
+        item.fault = Fault(code, detail, names or None, blocks=True)
         return [part]
 
     def _hold_closed_lanes(self, part: list[Item], attempt: Attempt, end: BatchEnd) -> list[Item]:

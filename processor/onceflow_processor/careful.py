@@ -65,7 +65,8 @@ def run_with_care(
         tries = _count_try(connection, key)
         hit("careful.after_try")
         if tries > CAREFUL_TRIES_MAX and item.fault is None:
-            item.fault = Fault("process_killed", f"the process ended in {tries - 1} tries of this record alone")
+            detail = f"the process ended in {tries - 1} tries of this record alone"
+            item.fault = Fault("process_killed", detail, blocks=True)
             log.error("record_kills_process", partition=str(item.record.partition), offset=item.record.offset)
         try:
             runner.run([item], positions={**positions, **end.positions}, end=end)

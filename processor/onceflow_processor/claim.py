@@ -16,20 +16,26 @@ from onceflow_processor.admission import Fault, Item, glimpse_api_version
 from onceflow_processor.arrays import Bigints, Blobs, Integers, Texts
 from onceflow_processor.conflict import is_conflict
 from onceflow_processor.handlers import Handlers
+from onceflow_processor.parking import Redriven
 from onceflow_schemas.event_record import EventRecord
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.sql import queries
 
 _SQL = queries("batch")
+_PARKING = queries("parking")
 
 
 @dataclass(frozen=True, slots=True)
 class Claimed:
-    """``firsts`` are ours to do; ``duplicates`` counts the repeats; ``conflicts`` are repeats with other content."""
+    """``firsts`` are ours to do; ``duplicates`` counts the repeats; ``conflicts`` are repeats with other content.
+
+    ``parked_keys`` are the order keys behind which events of the batch have to wait.
+    """
 
     firsts: list[Item]
     duplicates: int
     conflicts: list[tuple[Item, Fault]]
+    parked_keys: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +44,13 @@ class Entry:
 
     ``markers`` is the statement that takes their markers: it is given the columns of ``claim`` and returns the identities
     that are ours to do.  ``has_progress`` is False when the records are not read in their turn: then no position moves, and
-    the positions that a batch is given only tell topic ids.  ``note`` writes in the place of progress, in the same pipeline:
-    it is given the connection, the items and what was counted.
+    the positions that a batch is given only tell topic ids.  ``redriven`` is the parked key whose head is tried again.
+    ``note`` writes in the place of progress, in the same pipeline: it is given the connection, the items and what was counted.
     """
 
     markers: bytes
     has_progress: bool
+    redriven: Redriven | None = None
     note: Callable[[Connection[Any], Sequence[Item], Mapping[str, int]], None] | None = None
 
 
@@ -80,17 +87,25 @@ def claim(
     sent = [item for _, item in sorted(offer.offered.items())]
     with connection.pipeline():
         open_transaction()
-        cursor = None
+        cursor = parked = None
         if sent:
             parameters = _parameters(sent, handlers=handlers, topic_id_of=topic_id_of)
             cursor = connection.execute(entry.markers, parameters)
+        if sent and entry.redriven is None:
+            parked = connection.execute(_PARKING["parked_keys"], {"order_keys": _order_keys(sent, handlers)})
     ours = set() if cursor is None else {Identity(*row) for row in cursor.fetchall()}
     assert ours <= offer.offered.keys(), "the claim answers with identities that were offered"
     firsts = [item for identity, item in offer.offered.items() if identity in ours]
     known = [item for identity, item in offer.offered.items() if identity not in ours]
     duplicates = len(known) + len(offer.repeats)
     conflicts = _conflicts(connection, offer, known) if duplicates else []
-    return Claimed(firsts, duplicates, conflicts)
+    parked_keys = frozenset() if parked is None else frozenset(key for (key,) in parked.fetchall())
+    return Claimed(firsts, duplicates, conflicts, parked_keys)
+
+
+def redriven(key: Redriven) -> Entry:
+    """Return how the head of a parked key comes in."""
+    return Entry(_PARKING["claim_parked"], has_progress=False, redriven=key)
 
 
 def event_of(item: Item) -> EventRecord:
@@ -109,6 +124,10 @@ def _offer(items: Sequence[Item]) -> _Offer:
         if offer.offered.setdefault(item.event.identity, item) is not item:
             offer.repeats.append(item)
     return offer
+
+
+def _order_keys(items: Sequence[Item], handlers: Handlers) -> Texts:
+    return Texts({item.order_key for item in items if item.fault is None and handlers.for_type(event_of(item).type)})
 
 
 def _parameters(items: Sequence[Item], *, handlers: Handlers, topic_id_of: Callable[[Item], str]) -> dict[str, Any]:

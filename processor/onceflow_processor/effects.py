@@ -41,6 +41,7 @@ class Outcome(NamedTuple):
     key: str
     value: bytes
     cause: str
+    revision: int = 1
 
 
 @dataclass(slots=True)

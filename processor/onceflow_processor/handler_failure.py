@@ -9,8 +9,12 @@ import structlog
 
 from onceflow_processor.admission import Fault, Item
 from onceflow_processor.breaker import Breaker
+from onceflow_schemas.failure_course import Course
 
 TRIES_MAX = 3
+SAID_CODES = frozenset({"retry_asked", "quarantine_asked"})
+"""What handlers ask for themselves: it takes no further tries, and is no sign of a broken handler."""
+
 ERROR_NAME_CHARACTERS_MAX = 100
 
 log = structlog.get_logger("onceflow.processor")
@@ -74,16 +78,18 @@ def log_failure(failure: HandlerFailed) -> None:
 
 
 def count_try(failure: HandlerFailed, breaker: Breaker) -> None:
-    """Count one failed try of an event; after the last one its fault is final.
+    """Count one failed try of an event; after the last one its fault is final.  One that will be parked is tried once.
 
     Raises:
         HandlerWaits: too many events of this handler have failed alike; the event is to be tried again later.
     """
     item, fault = failure.item, failure.fault
     item.tries += 1
-    if not failure.final and item.tries < TRIES_MAX:
+    waits_anyway = fault.course is Course.PARK
+    said = fault.code in SAID_CODES
+    if not failure.final and not waits_anyway and not said and item.tries < TRIES_MAX:
         return
-    if fault.handler is not None and breaker.failed(fault.handler, kind_of(fault)):
+    if fault.handler is not None and not said and breaker.failed(fault.handler, kind_of(fault)):
         item.tries = 0
         raise HandlerWaits(item, fault)
     item.fault = fault
@@ -92,3 +98,9 @@ def count_try(failure: HandlerFailed, breaker: Breaker) -> None:
 def kind_of(fault: Fault) -> str:
     """Return what makes two faults alike."""
     return f"{fault.code} {fault.detail.partition(':')[0]}"
+
+
+def failure_group(event_type: str, fault: Fault) -> str:
+    """Return the group of a failure as people count them: type, handler, and error class or code."""
+    cause = fault.code if fault.traceback is None else fault.detail.partition(":")[0][:ERROR_NAME_CHARACTERS_MAX]
+    return f"{event_type} {fault.handler or '-'} {cause}"

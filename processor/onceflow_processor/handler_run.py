@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import time
-import traceback as traceback_module
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,12 +30,14 @@ from onceflow_processor.handler_failure import (
     count_try,
     log_failure,
 )
+from onceflow_processor.handler_fault import fault_of
+from onceflow_processor.handler_words import Quarantine, RetryIn
 from onceflow_processor.handlers import Handler, Handlers
 from onceflow_processor.known import Known
 from onceflow_processor.operations.asked import AskedByNeighbour
 from onceflow_processor.operations.request import RequestRules
 from onceflow_processor.ordering import is_left_out
-from onceflow_processor.sqlstates import Meaning, meaning_of
+from onceflow_processor.sqlstates import Meaning, meaning_of, sqlstate_of
 from onceflow_processor.tx import Requests, Tx
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.failure import Refused
@@ -48,7 +49,9 @@ CHUNK_EVENTS = 25
 STOPPING_SECONDS_MAX = 2.0
 """A batch in hand may still take so long when the process is asked to stop; then it is rolled back, which is safe."""
 
-TRACEBACK_CHARACTERS_MAX = 8_000
+RERUNS_OF_EVENT_MAX = 5
+"""Faults of the moment in the handlers of one event, such as a lock that somebody holds; after that the event waits alone."""
+
 _STATEMENT_CANCELED = "57014"
 
 _SQL = queries("batch")
@@ -90,6 +93,8 @@ class HandlerRun:
         self._requests = None if rules is None else Requests(known.operations, rules)
         self._deadline = deadline
         self._begun = time.monotonic()
+        # Order keys of events that failed for good in this run: those behind them must not run.
+        self._stopped: set[str] = set()
 
     def plain(self, work: Sequence[tuple[Item, Event]]) -> list[tuple[Item, Effects]]:
         """Run all, without savepoints.
@@ -101,6 +106,8 @@ class HandlerRun:
         """
         done: list[tuple[Item, Effects]] = []
         for item, event in work:
+            if item.order_key in self._stopped:
+                continue
             self._check_time(item, is_first=not done)
             try:
                 effects = self._run_in_place(item, event, done)
@@ -110,10 +117,10 @@ class HandlerRun:
                 done.append((item, effects))
         return done
 
-    def rehearse(self, item: Item, event: Event) -> None:
+    def rehearse(self, item: Item, event: Event) -> Effects:
         """Run an event's handlers once, for a transaction that is rolled back; raises as ``plain``, and counts no try."""
         try:
-            self._run_event(item, event)
+            return self._run_event(item, event)
         finally:
             self._deadline.disarm()
 
@@ -133,6 +140,7 @@ class HandlerRun:
                 count_try(failure, self._breaker)
                 log_failure(failure)
                 if item.fault is not None:
+                    self._stopped.add(item.order_key)
                     return None
                 event = event.read_again()
         raise AssertionError("the last try of an event gives it a fault")
@@ -152,7 +160,11 @@ class HandlerRun:
         parts = deque([chunk])
         while parts:
             # Each part either succeeds or counts one try of one event, so the rounds are bounded.
-            part = [(item, event) for item, event in parts.popleft() if item.fault is None]
+            part = [
+                (item, event)
+                for item, event in parts.popleft()
+                if item.fault is None and item.order_key not in self._stopped
+            ]
             if not part:
                 continue
             ran, failed_at = self._run_part(part)
@@ -175,6 +187,8 @@ class HandlerRun:
                 raise
             count_try(failure, self._breaker)
             log_failure(failure)
+            if failure.item.fault is not None:
+                self._stopped.add(failure.item.order_key)
             self._connection.execute(_SQL["savepoint_rollback"])
             for _, effects in done:
                 self._known.give_back(effects)
@@ -210,7 +224,7 @@ class HandlerRun:
                 self._known.give_back(effects)
                 # Waiting for the database, the network or the server may be at fault, so that it is tried again.
                 waits = self._connection.info.transaction_status == TransactionStatus.ACTIVE
-                fault = Fault("handler_timeout", "the handler ran longer than its deadline", handler.name)
+                fault = Fault("handler_timeout", "the handler ran longer than its deadline", handler.name, blocks=True)
                 raise HandlerFailed(item, fault, final=not waits) from None
             except AskedByNeighbour:
                 raise CutBefore(item) from None
@@ -224,23 +238,14 @@ class HandlerRun:
             self._check_transaction(item, handler, effects)
             if may_have_set:
                 self._restore_session(item, handler, effects)
+            self._handler_ended(handler)
         if effects.placed is not None:
             self._known.guards.advance(effects.placed)
         return effects
 
     def _run_handler(self, handler: Handler, event: Event, effects: Effects) -> bool:
         """Run one handler; True when it may have changed settings of the session."""
-        transaction = Tx(
-            self._connection,
-            cause=event.cause,
-            handler=handler.name,
-            effects=effects,
-            facts=self._known.facts,
-            lane_count=self._settings.lane_count,
-            value_bytes_max=self._settings.value_bytes_max,
-            requests=self._requests,
-            origin=event,
-        )
+        transaction = self._transaction(handler, event, effects)
         self._deadline.arm()
         try:
             call(handler, event, transaction=transaction)
@@ -248,6 +253,25 @@ class HandlerRun:
         finally:
             transaction.end()
         return transaction.may_have_set
+
+    def _transaction(self, handler: Handler, event: Event, effects: Effects) -> Tx:
+        """Return what a handler gets; a rerun gives it another one."""
+        return Tx(self._connection, **self._given(handler, event, effects))
+
+    def _given(self, handler: Handler, event: Event, effects: Effects) -> dict[str, Any]:
+        return {
+            "cause": event.cause,
+            "handler": handler.name,
+            "effects": effects,
+            "facts": self._known.facts,
+            "lane_count": self._settings.lane_count,
+            "value_bytes_max": self._settings.value_bytes_max,
+            "requests": self._requests,
+            "origin": event,
+        }
+
+    def _handler_ended(self, handler: Handler) -> None:
+        """A handler went well, and the transaction is in order; a rerun undoes its SQL here."""
 
     def _restore_session(self, item: Item, handler: Handler, effects: Effects) -> None:
         """Give the next handler the session that this one found: what it SET would otherwise be its neighbours' fault."""
@@ -267,16 +291,22 @@ class HandlerRun:
         self._check_not_closed(item, handler)
         if self._connection.closed:
             raise ConnectionLost(item) from error
-        meaning = meaning_of(error)
-        canceled = getattr(error, "sqlstate", None) == _STATEMENT_CANCELED
-        if meaning is Meaning.AWAY or (meaning is Meaning.RERUN and not canceled):
-            raise error
+        if not isinstance(error, RetryIn | Quarantine):
+            self._raise_where_nobody_is_at_fault(item, error)
         if self._connection.info.transaction_status == TransactionStatus.IDLE:
             raise HandlerFailed(item, _broke(handler), final=True) from error
-        code = error.code if isinstance(error, Refused) else "handler_failed"
-        detail = f"{type(error).__name__}: {error}"
-        text = "".join(traceback_module.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
-        raise HandlerFailed(item, Fault(code, detail, handler.name, text), touched=touched) from error
+        raise HandlerFailed(item, fault_of(error, handler=handler.name), touched=touched) from error
+
+    def _raise_where_nobody_is_at_fault(self, item: Item, error: BaseException) -> None:
+        """A database that is away, or a fault of the moment: the batch is run again.  What stays is the event's."""
+        match meaning_of(error):
+            case Meaning.AWAY if sqlstate_of(error) is not None or self._connection.broken:
+                raise error
+            case Meaning.RERUN if sqlstate_of(error) != _STATEMENT_CANCELED and item.reruns < RERUNS_OF_EVENT_MAX:
+                item.reruns += 1
+                raise error
+            case _:
+                return
 
     def _check_transaction(self, item: Item, handler: Handler, effects: Effects) -> None:
         """A handler that swallowed its own SQL error, or ended the transaction, must not pass as successful."""
@@ -294,7 +324,7 @@ class HandlerRun:
             raise ConnectionLost(item)
         if status == TransactionStatus.INERROR:
             detail = "the handler swallowed an SQL error, so its transaction is lost"
-            raise HandlerFailed(item, Fault("handler_failed", detail, handler.name))
+            raise HandlerFailed(item, Fault("handler_failed", detail, handler.name, blocks=True))
         raise HandlerFailed(item, _broke(handler), final=True)
 
     def _check_not_closed(self, item: Item, handler: Handler) -> None:
@@ -330,4 +360,5 @@ def call(handler: Handler, event: Event, *, transaction: Tx) -> None:
 
 
 def _broke(handler: Handler) -> Fault:
-    return Fault("handler_broke_transaction", "the handler committed or rolled back the batch", handler.name)
+    detail = "the handler committed or rolled back the batch"
+    return Fault("handler_broke_transaction", detail, handler.name, blocks=True)

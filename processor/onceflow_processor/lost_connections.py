@@ -34,9 +34,13 @@ class LostConnections:
             if position is not None and offset < position.next_offset:
                 del self._times[partition, offset]
 
+    def forget(self, item: Item) -> None:
+        """Forget an item that is done."""
+        self._times.pop((item.record.partition, item.record.offset), None)
+
     def judge(self, item: Item) -> None:
         """Give an item its fault when its handlers have cost too many connections."""
         times = self._times.get((item.record.partition, item.record.offset), 0)
         if times >= LOST_CONNECTIONS_MAX and item.fault is None:
             detail = f"the connection was lost {times} times while this event was handled"
-            item.fault = Fault("handler_broke_transaction", detail)
+            item.fault = Fault("handler_broke_transaction", detail, blocks=True)

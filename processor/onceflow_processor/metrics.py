@@ -70,7 +70,7 @@ class ProcessorMetrics:
 
     def committed(self, counts: Counts) -> None:
         """Count what a committed transaction did."""
-        for state in ("processed", "ignored", "duplicate"):
+        for state in ("processed", "ignored", "parked", "duplicate"):
             number = getattr(counts, state)
             if number:
                 self.events.labels(state).inc(number)

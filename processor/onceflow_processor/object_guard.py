@@ -35,7 +35,7 @@ def lock_guards(
         guards: takes what was read.
         handlers: tells which of them ask for an order.
     """
-    offered = dict(_offered(work, handlers))
+    offered = dict(offered_states(work, handlers))
     if not offered:
         guards.end()
         return
@@ -75,9 +75,10 @@ def write_stale(connection: Connection[Any], told: Mapping[Identity, bool]) -> N
     )
 
 
-def _offered(
+def offered_states(
     work: Sequence[tuple[Item, Event]], handlers: Handlers
 ) -> Iterator[tuple[Identity, tuple[GuardKey, ObjectState]]]:
+    """Yield what each event tells of its object, where a handler of its type asks for an order."""
     for item, event in work:
         if item.event is None or not item.event.object_id or not handlers.asks_for_order(event.type):
             continue

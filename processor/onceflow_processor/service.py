@@ -21,6 +21,7 @@ from onceflow_processor.attempt import AttemptSettings, limits_setter
 from onceflow_processor.consume import ConsumeSettings, ConsumeThread
 from onceflow_processor.database import connect, database_away
 from onceflow_processor.deadline import Deadline
+from onceflow_processor.failures.dead_letter_duty import DeadLetterDuty, DeadLetterOptions
 from onceflow_processor.handler_run import HandlerSettings
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.handoff import Handoff
@@ -46,6 +47,9 @@ START_SECONDS_MAX = 60.0
 START_WAIT_SECONDS = 0.5
 LOCK_TIMEOUT_MS = 5_000
 TRANSACTION_MARGIN_SECONDS = 15.0
+REDRIVE_MARGIN_SECONDS = 10.0
+"""So much longer than a transaction a redrive has its key leased: when somebody else may take it, the first one is over."""
+
 CLOSE_SECONDS_MAX = 15.0
 GARBAGE_THRESHOLD = 100_000
 """A batch holds tens of thousands of parsed objects that form no cycles; looking for cycles among them again and again
@@ -88,6 +92,7 @@ class ProcessorOptions:
         announce: called with what the state file says when ready.
         parent_pid: stop when this parent is gone.
         prepared: False behind a pooler in transaction mode.
+        dead_letters: where quarantined records are published too; None for nowhere.
     """
 
     kafka: Mapping[str, object]
@@ -117,6 +122,7 @@ class ProcessorOptions:
     announce: Callable[[Mapping[str, object]], None] | None = None
     parent_pid: int | None = None
     prepared: bool = True
+    dead_letters: DeadLetterOptions | None = None
 
     def rules(self, accounts: frozenset[str], *, known_from: datetime | None) -> Rules:
         """Return the rules of admission, for the accounts that the database has frozen and what it has deleted."""
@@ -192,6 +198,10 @@ class ProcessorService:
             wake=wake_up.wake,
         )
         server, _ = start_http_server(options.metrics_port, addr=options.metrics_host, registry=registry)
+        dead_letters = None
+        if options.dead_letters is not None:
+            dead_letters = DeadLetterDuty(options.dead_letters, count=lambda kind: metrics.trouble.labels(kind).inc())
+            dead_letters.start()
         consume.start()
         url = f"http://{options.metrics_host}:{server.server_port}/metrics"
         state = {"pid": os.getpid(), "metrics_url": url}
@@ -201,6 +211,8 @@ class ProcessorService:
             worker.run(connection)
         finally:
             wake_up.close()
+            if dead_letters is not None:
+                dead_letters.close()
             consume.stop()
             consume.join(CLOSE_SECONDS_MAX)
             server.shutdown()
@@ -270,6 +282,7 @@ class ProcessorService:
             owner=self._owner,
             batch_records_max=options.batch_records_max,
             batch_bytes_max=options.batch_bytes_max,
+            redrive_lease_seconds=seconds + REDRIVE_MARGIN_SECONDS,
         )
 
     def _open_safe(self) -> tuple[Connection[Any], int, frozenset[str]]:

@@ -1,7 +1,6 @@
-"""What a failed statement means for a batch, as one pure table over SQLSTATE.
+"""What a failed statement means for a batch: the table of ``onceflow_schemas.failure_course``, and what only a batch knows.
 
-Rule: whoever is at fault pays.  A fault of the moment reruns the whole batch, a fault of the data costs one event, a
-database that is away costs nobody anything but time.
+Rule: the first database error in the chain of what led to an error counts, whoever wrapped it.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from enum import Enum
 import psycopg
 
 from onceflow_schemas.failure import Misconfigured
+from onceflow_schemas.failure_course import Course, course_of_sqlstate
 
 
 class Meaning(Enum):
@@ -19,7 +19,7 @@ class Meaning(Enum):
 
     RERUN = "rerun"  # Deadlock, serialisation, lock wait: the same batch again, with jitter.
     AWAY = "away"  # The database does not answer or refuses writes: wait and go on.
-    FENCED = "fenced"  # Another epoch holds a partition.
+    FENCED = "fenced"  # Somebody else holds a partition, or redrives a key.
     GUARD = "guard"  # A handler ended the transaction.
     FACT = "fact"  # A fact was taken meanwhile: look up and rerun.
     CONFLICT = "conflict"  # An operation is known with other arguments: look up and rerun.
@@ -28,26 +28,20 @@ class Meaning(Enum):
 
 
 _OURS = {
-    "OF001": Meaning.FENCED,
     "OF002": Meaning.GUARD,
     "OF003": Meaning.FACT,
     "OF004": Meaning.LANE,
     "OF006": Meaning.CONFLICT,
 }
 
-_RERUN = frozenset({"40001", "40P01", "55P03", "40003", "57014", "25P03", "25P04"})
-"""Serialisation failure, deadlock, lock not available, statement completion unknown, query canceled (an operator's
-pg_cancel_backend), idle or transaction timeout."""
-
-_POOLED = frozenset({"42P05", "26000"})
-"""A prepared statement that exists already, or no longer: a pooler gave us a server connection of somebody else."""
-
-_AWAY = _POOLED | frozenset(
-    {"25006", "53000", "53100", "53200", "53300", "53400", "57P01", "57P02", "57P03", "57P04", "57P05"}
-)
-"""Read-only, disk full, out of memory, too many connections, shutdown, crash, cannot connect now."""
-
-_AWAY_CLASSES = ("08", "58", "XX")
+_MEANINGS = {
+    Course.RERUN: Meaning.RERUN,
+    Course.PAUSE: Meaning.AWAY,
+    Course.STOP: Meaning.AWAY,
+    Course.TAKE_OVER: Meaning.FENCED,
+    Course.QUARANTINE: Meaning.DATA,
+    Course.PARK: Meaning.DATA,
+}
 
 _NEVER_AN_EVENTS_FAULT = ("0A", "28", "3D", "3F", "42")
 """Missing rights, tables or features: in a statement of ours that is the database's state, in a handler's its bug."""
@@ -70,9 +64,16 @@ def meaning_of(error: BaseException, *, ours: bool = False) -> Meaning | None:
     return _meaning_of_database(found)
 
 
+def sqlstate_of(error: BaseException) -> str | None:
+    """Return the SQLSTATE of the first database error in the chain; None when there is none, or the server said nothing."""
+    found = _database_error(error)
+    return None if found is None else found.sqlstate
+
+
 def pooler_fault(error: BaseException) -> Misconfigured | None:
     """Return what a person must change when prepared statements met a pooler; None when the error is another one."""
-    found = next((one for one in _database_errors(error) if one.sqlstate in _POOLED), None)
+    states = ((one, one.sqlstate or "") for one in _database_errors(error))
+    found = next((one for one, state in states if course_of_sqlstate(state) is Course.STOP), None)
     if found is None:
         return None
     message = f"a pooler that shares connections stands before PostgreSQL ({found.sqlstate}): "
@@ -100,10 +101,4 @@ def _meaning_of_database(error: psycopg.Error) -> Meaning:
         # Without a state the server said nothing: the connection broke, or psycopg refused the data itself.
         away = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return Meaning.AWAY if away else Meaning.DATA
-    if state in _OURS:
-        return _OURS[state]
-    if state in _RERUN:
-        return Meaning.RERUN
-    if state in _AWAY or state.startswith(_AWAY_CLASSES):
-        return Meaning.AWAY
-    return Meaning.DATA
+    return _OURS.get(state) or _MEANINGS[course_of_sqlstate(state)]

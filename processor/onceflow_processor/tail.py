@@ -1,42 +1,39 @@
 """The tail of a batch: one pipeline from the facts to COMMIT, without a fetch or sync inside.
 
-Rule: the order is object guards, facts, operations, states, quarantine, progress, guard, then lanes and outcomes in the last statement
-before COMMIT.  Checks raise on the server.  The COMMIT tag is read afterwards, because a failed transaction may answer
+Rule: the order is object guards, facts, operations, states, parking, quarantine, progress, guard, then lanes and outcomes in
+the last statement before COMMIT.  Checks raise on the server.  The COMMIT tag is read afterwards, because a failed transaction may answer
 COMMIT with ROLLBACK and no error.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 from psycopg import Connection, Cursor
 
 from onceflow_processor.admission import Fault, Item
 from onceflow_processor.arrays import Bigints, Blobs, Integers, Texts, Uuids
+from onceflow_processor.claim import event_of
 from onceflow_processor.effects import FactKey, Outcome
 from onceflow_processor.guards import GuardKey
 from onceflow_processor.hints import Hint
+from onceflow_processor.kept_records import fault_columns, identity_columns, kept_columns
 from onceflow_processor.look_up import PATIENCE_MS
 from onceflow_processor.object_guard import write_guards, write_stale
 from onceflow_processor.operations.columns import hint_columns, request_columns
 from onceflow_processor.operations.request import Asked
+from onceflow_processor.parking import Redriven, Waiting
+from onceflow_processor.parking_tail import write_parking
 from onceflow_processor.position import Position
-from onceflow_processor.records import Headers, Partition
+from onceflow_processor.records import Partition
 from onceflow_producer.failpoint import hit
 from onceflow_schemas.fingerprint import record_fingerprint
-from onceflow_schemas.identity import Identity
+from onceflow_schemas.identity import Identity, ce_id
 from onceflow_schemas.object_order import ObjectState
 from onceflow_schemas.sql import queries
 
-DETAIL_CHARACTERS_MAX = 1_000
-_RECORD_TIME_MS_MAX = 253_402_300_799_000
-_UNSAFE_TEXT = re.compile("[\x00\ud800-\udfff]")
 _SQL = queries("batch")
 _REQUESTS = queries("operation_requests")
 
@@ -47,16 +44,21 @@ class NotCommitted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked; ``note`` writes in their place."""
+    """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked; ``note`` writes in their place.
+
+    ``failed`` are the events whose markers get another state than was expected, and ``line`` those that wait.
+    """
 
     guard: int
     cluster_id: str
     facts: dict[FactKey, str]
-    failed: Sequence[Item]
+    failed: Sequence[tuple[Item, str]]
     quarantine: Sequence[tuple[Item, Fault]]
     moves: Sequence[tuple[Partition, Position, Item]]
     topic_ids: dict[str, str]
     outcomes: Sequence[Outcome]
+    line: Sequence[Waiting] = ()
+    redriven: Redriven | None = None
     operations: Sequence[Asked] = ()
     hints: Sequence[Hint] = ()
     again: Sequence[tuple[FactKey, str]] = ()
@@ -81,12 +83,7 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
             write_claims_again(connection, tail.again)
         if tail.hints:
             connection.execute(_REQUESTS["hints"], hint_columns(tail.hints))
-        if tail.failed:
-            connection.execute(_SQL["tail_states"], _identities(tail.failed))
-        if tail.stale:
-            write_stale(connection, tail.stale)
-        if tail.quarantine:
-            connection.execute(_SQL["tail_quarantine"], _quarantine(tail.quarantine, tail.topic_ids))
+        _write_ends(connection, tail)
         _write_position(connection, tail)
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
         hit("processor.before_outcomes")
@@ -95,6 +92,18 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
         hit("processor.before_commit")
         commit = connection.execute(_SQL["commit"])
     check_committed(commit)
+
+
+def _write_ends(connection: Connection[Any], tail: Tail) -> None:
+    """Write how events ended that did not simply go well."""
+    if tail.failed:
+        connection.execute(_SQL["tail_states"], _states(tail.failed))
+    if tail.stale:
+        write_stale(connection, tail.stale)
+    if tail.line or tail.redriven is not None:
+        write_parking(connection, tail.line, topic_ids=tail.topic_ids, redriven=tail.redriven)
+    if tail.quarantine:
+        connection.execute(_SQL["tail_quarantine"], _quarantine(tail))
 
 
 def _write_position(connection: Connection[Any], tail: Tail) -> None:
@@ -154,13 +163,10 @@ def _facts(facts: dict[FactKey, str]) -> dict[str, Any]:
     }
 
 
-def _identities(items: Sequence[Item]) -> dict[str, Any]:
-    identities = sorted(item.event.identity for item in items if item.event is not None)
-    return {
-        "accounts": Texts(identity.account for identity in identities),
-        "modes": Texts(identity.mode for identity in identities),
-        "event_ids": Texts(identity.event_id for identity in identities),
-    }
+def _states(moved: Sequence[tuple[Item, str]]) -> dict[str, Any]:
+    # One order of locking in all batches, whatever the order of the records was.
+    rows = sorted((event_of(item).identity, state) for item, state in moved)
+    return {**identity_columns(identity for identity, _ in rows), "states": Texts(state for _, state in rows)}
 
 
 def _moves(tail: Tail) -> dict[str, Any]:
@@ -189,6 +195,8 @@ def outcome_columns(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     return {
         "lanes": Integers(outcome.lane for outcome in outcomes),
         "outcome_ids": Uuids(outcome.outcome_id for outcome in outcomes),
+        "revisions": Integers(outcome.revision for outcome in outcomes),
+        "ce_ids": Uuids(ce_id(outcome.outcome_id, outcome.revision) for outcome in outcomes),
         "types": Texts(outcome.type for outcome in outcomes),
         "keys": Texts(outcome.key for outcome in outcomes),
         "bodies": Blobs(outcome.value for outcome in outcomes),
@@ -198,40 +206,13 @@ def outcome_columns(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _quarantine(rows: Sequence[tuple[Item, Fault]], topic_ids: dict[str, str]) -> dict[str, Any]:
-    identities = [None if item.event is None else item.event.identity for item, _ in rows]
-    records = [item.record for item, _ in rows]
-    faults = [fault for _, fault in rows]
+def _quarantine(tail: Tail) -> dict[str, Any]:
+    items, faults = [item for item, _ in tail.quarantine], [fault for _, fault in tail.quarantine]
+    attempts = 0 if tail.redriven is None else tail.redriven.attempts
+    blocking = {id(waiting.item) for waiting in tail.line}
     return {
-        "topic_ids": Texts(topic_ids[record.partition.topic] for record in records),
-        "partitions": Integers(record.partition.number for record in records),
-        "offsets": Bigints(record.offset for record in records),
-        "topics": Texts(record.partition.topic for record in records),
-        "accounts": Texts(None if identity is None else identity.account for identity in identities),
-        "modes": Texts(None if identity is None else identity.mode for identity in identities),
-        "event_ids": Texts(None if identity is None else identity.event_id for identity in identities),
-        "codes": Texts(fault.code for fault in faults),
-        "details": Texts(_text(fault.detail)[:DETAIL_CHARACTERS_MAX] for fault in faults),
-        "handlers": Texts(fault.handler for fault in faults),
-        "tracebacks": Texts(None if fault.traceback is None else _text(fault.traceback) for fault in faults),
-        "keys": Blobs(record.key for record in records),
-        "bodies": Blobs(record.value for record in records),
-        "headers": Texts(_headers(record.headers) for record in records),
-        "record_times": [_record_time(record.timestamp_ms) for record in records],
+        **kept_columns(items, topic_ids=tail.topic_ids),
+        **fault_columns([*zip(items, faults, strict=True)]),
+        "order_keys": Texts(item.order_key if id(item) in blocking else None for item in items),
+        "attempts": Integers(attempts for _ in items),
     }
-
-
-def _headers(headers: Headers) -> str:
-    pairs = [[name, None if value is None else base64.b64encode(value).decode()] for name, value in headers]
-    return json.dumps(pairs)
-
-
-def _record_time(timestamp_ms: int) -> datetime | None:
-    if not 0 <= timestamp_ms <= _RECORD_TIME_MS_MAX:
-        return None
-    return datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-
-
-def _text(text: str) -> str:
-    """Replace what PostgreSQL's text cannot hold: an error message may quote the very bytes that were at fault."""
-    return _UNSAFE_TEXT.sub("\N{REPLACEMENT CHARACTER}", text)

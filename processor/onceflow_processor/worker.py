@@ -21,6 +21,7 @@ from onceflow_processor.attempt import AttemptSettings
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.careful import Place, run_with_care
+from onceflow_processor.claim import IN_TURN, Entry
 from onceflow_processor.database import first_line
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.handoff import Handoff
@@ -29,6 +30,7 @@ from onceflow_processor.lost_connections import LostConnections
 from onceflow_processor.metrics import ProcessorMetrics
 from onceflow_processor.partitions_held import HOLD_SECONDS, PartitionsHeld
 from onceflow_processor.quarantine_log import tell_kept
+from onceflow_processor.redrive import Redrive
 from onceflow_processor.sqlstates import pooler_fault
 from onceflow_processor.version_log import VersionLog
 from onceflow_producer.failpoint import hit
@@ -51,6 +53,7 @@ class WorkerSettings:
     owner: str
     batch_records_max: int
     batch_bytes_max: int
+    redrive_lease_seconds: float = 60.0
 
 
 class Worker:
@@ -98,6 +101,15 @@ class Worker:
         self._failures = 0
         self._lost = LostConnections()
         self._outlived: set[Place] = set()
+        self._redrive = Redrive(
+            owner=settings.owner,
+            lease_seconds=settings.redrive_lease_seconds,
+            connection=self._usable_connection,
+            # The breaker of live events hears nothing of redrives: each of them waits for itself alone.
+            runner=lambda connection, entry: self._runner(connection, entry=entry, breaker=Breaker()),
+            note=self._note_counts,
+            stopping=stopping,
+        )
 
     def run(self, connection: Connection[Any]) -> None:
         """Work until the process is stopping, then release what is held.
@@ -133,6 +145,7 @@ class Worker:
                 self._run_batch(items)
         finally:
             self._handoff.finish_batch()
+        self._redrive.turn()
 
     def _connected(self) -> Connection[Any]:
         """Return the connection, after opening a new one where it is gone; then all partitions are taken over anew."""
@@ -163,6 +176,23 @@ class Worker:
         self._failures += 1
         self._wait(random.uniform(limit / 2, limit))  # noqa: S311 - jitter needs no secrecy.
 
+    def _usable_connection(self) -> Connection[Any]:
+        if self._connection is None or self._connection.closed:
+            # A handler was stopped in the middle of a query.  The fence still protects what is held.
+            self._connection = self._open_database()
+        return self._connection
+
+    def _runner(self, connection: Connection[Any], *, entry: Entry, breaker: Breaker) -> BatchRunner:
+        return BatchRunner(
+            connection,
+            settings=self._settings.attempt,
+            known=self._known,
+            deadline=self._deadline,
+            breaker=breaker,
+            wait=self._wait,
+            entry=entry,
+        )
+
     def _note_suspect(self, end: BatchEnd) -> None:
         self._lost.forget_done(end.positions)
         if end.suspect is not None:
@@ -186,18 +216,8 @@ class Worker:
         self._metrics.batch_seconds.observe(time.monotonic() - begun)
 
     def _run_once(self, items: list[Item], end: BatchEnd) -> None:
-        connection = self._connection
-        if connection is None or connection.closed:
-            # A handler was stopped in the middle of a query.  The fence still protects what is held.
-            connection = self._connection = self._open_database()
-        runner = BatchRunner(
-            connection,
-            settings=self._settings.attempt,
-            known=self._known,
-            deadline=self._deadline,
-            breaker=self._breaker,
-            wait=self._wait,
-        )
+        connection = self._usable_connection()
+        runner = self._runner(connection, entry=IN_TURN, breaker=self._breaker)
         positions = self._partitions.positions()
         with_care = [item for item in items if self._partitions.needs_care(item)]
         try:
@@ -223,6 +243,9 @@ class Worker:
     def _note(self, end: BatchEnd) -> None:
         """Take over the new positions, and count."""
         self._partitions.note(end)
+        self._note_counts(end)
+
+    def _note_counts(self, end: BatchEnd) -> None:
         for counts in end.counts:
             self._metrics.committed(counts)
             tell_kept(counts)

@@ -6,8 +6,10 @@ code is never reused with another meaning, and none exists without a next step.
 
 from __future__ import annotations
 
+from onceflow_schemas.failed_events import FAILED_EVENT_FAILURES
 from onceflow_schemas.failure_kind import FailureKind
 from onceflow_schemas.failure_kind import kinds as _kinds
+from onceflow_schemas.failure_parking import PARKING_FAILURES
 from onceflow_schemas.operations.failures import ASKED_FAILURES, REVIEW_FAILURES
 from onceflow_schemas.replay_failures import REPLAY_FAILURES
 
@@ -309,11 +311,6 @@ REQUEST_FAILURES = _kinds(
 DECISION_FAILURES = _kinds(
     "operator",
     (
-        "skipped",
-        "A person left the event out while it was parked.",
-        "Nothing; to run it after all: `onceflow quarantine retry`.",
-    ),
-    (
         "position_refused",
         "A position cannot be set so, or records would be lost without being accepted.",
         "See what `onceflow progress show` and the dry run of `onceflow progress set` say.",
@@ -322,16 +319,6 @@ DECISION_FAILURES = _kinds(
         "resume_refused",
         "A lane cannot go on so, or its consequence was not accepted by name.",
         "See what `onceflow lanes show` and the dry run of `onceflow lanes resume` say.",
-    ),
-    (
-        "failed_event_missing",
-        "No parked or quarantined event has this id.",
-        "`list` of the same command tells the ids.",
-    ),
-    (
-        "decision_refused",
-        "What became of the event leaves nothing to decide so.",
-        "`onceflow parked show` and `onceflow quarantine show` tell how an event stands, and the next step.",
     ),
     (
         "simulator_refused",
@@ -379,6 +366,7 @@ PUBLISH_FAILURES = _kinds(
 FAILURES: dict[str, FailureKind] = (
     CONTENT_FAILURES
     | RECORD_FAILURES
+    | PARKING_FAILURES
     | SERVICE_FAILURES
     | START_FAILURES
     | PARTITION_FAILURES
@@ -386,6 +374,7 @@ FAILURES: dict[str, FailureKind] = (
     | PUBLISH_FAILURES
     | DECISION_FAILURES
     | REPLAY_FAILURES
+    | FAILED_EVENT_FAILURES
     | ASKED_FAILURES
     | REVIEW_FAILURES
 )

@@ -28,6 +28,7 @@ ALL: tuple[str, ...] = ()
 USES: dict[str, dict[str, tuple[str, ...]]] = {
     PROCESSOR: {
         "batch": ALL,
+        "dead_letters": ALL,
         "progress": ALL,
         "start": ALL,
         "migrate": BOOKS,

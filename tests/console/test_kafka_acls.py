@@ -46,6 +46,15 @@ def test_only_what_is_used_is_granted() -> None:
     ]
 
 
+def test_the_dead_letter_topic_is_written_by_the_processor_and_made_by_the_operator() -> None:
+    environment = {**ENVIRONMENT, "ONCEFLOW_TOPICS_DEAD_LETTERS": "dead"}
+    rules = acl_rules(load_settings(SettingSources(), environment=environment).settings, principals={})
+    assert [(one.principal, one.operations) for one in rules if one.name == "dead"] == [
+        ("User:processor", ("WRITE",)),
+        ("User:operator", ("CREATE", "DESCRIBE", "ALTER_CONFIGS")),
+    ]
+
+
 def test_principals_may_have_any_name() -> None:
     rules = acl_rules(settings(), principals={"relay": "User:CN=relay,O=Shop Ltd"})
     relay = [one for one in rules if one.role == "relay"]

@@ -19,6 +19,8 @@ def faults(**flags: object) -> list[str]:
         ({"processor__horizon_days": 90}, "a good value is 90"),
         ({"bridge__body_bytes_max": 1_048_588}, "a good value is 1040396"),
         ({"topics__outcomes": "stripe.events.v1"}, "which is an event topic too"),
+        ({"topics__dead_letters": "stripe.events.v1"}, "dead letters need a topic of their own"),
+        ({"topics__dead_letters": "stripe.outcomes.v1"}, "dead letters need a topic of their own"),
         ({"topics__events": "a,b,a"}, "names a topic twice"),
         ({"topics__replication_factor": 2, "topics__min_insync_replicas": 3}, "nothing could ever be written"),
         ({"bridge__read_deadline_seconds": 8}, "nothing would be left for Kafka"),

@@ -71,6 +71,13 @@ def test_an_outcome_topic_that_is_gone_is_made_anew_only_by_decision_and_with_a_
     assert decided(5, make_anew=True) == [created, ("onceflow.lane", "partitions", "refused")]
 
 
+def test_a_dead_letter_topic_takes_records_with_what_is_said_about_them() -> None:
+    *_, dead = topic_wishes(TopicSettings(dead_letters="dead"), brokers=1)
+    assert (dead.name, dead.foreign, dead.at_least["max.message.bytes"]) == ("dead", False, 1_048_588 + 65_536)
+    planned = plan(found(EVENTS), found(OUTCOMES), settings=TopicSettings(dead_letters="dead"))
+    assert [(one.subject, one.action) for one in planned.differences] == [("dead", "create")]
+
+
 def test_another_partition_count_is_refused() -> None:
     planned = plan(found(EVENTS, partitions=3), found(OUTCOMES))
     assert [(one.subject, one.what, one.wanted, one.found) for one in planned.refused] == [

@@ -28,9 +28,11 @@ from onceflow_processor.known import Known
 from onceflow_processor.operations.request import RequestRules
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition, Record
+from onceflow_processor.redrive import Redrive
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.event_record import build_event
+from onceflow_schemas.failure_course import RetryRules
 
 if TYPE_CHECKING:
     from tests.processor.processor_process import MakeRoad
@@ -106,6 +108,8 @@ class Bench:
     items: list[Item] = field(default_factory=list)
     wait: Callable[[float], object] = field(default_factory=lambda: threading.Event().wait)
     entry: Entry = IN_TURN
+    retry: RetryRules = field(default_factory=RetryRules)
+    lease_seconds: float = 60.0
 
     def run(self, records: Sequence[Record]) -> BatchEnd:
         """Run one batch; partitions that it has not seen are begun at 0."""
@@ -153,7 +157,27 @@ class Bench:
             )
         self.positions[partition] = Position(TOPIC_ID, 1, 0, None)
 
-    def _runner(self) -> BatchRunner:
+    def redrive(self, turns: int = 1) -> list[BatchEnd]:
+        """Try what is due, as the worker does between batches; return how each try ended."""
+        ends: list[BatchEnd] = []
+        redrive = Redrive(
+            owner=f"bench-{id(self)}",
+            lease_seconds=self.lease_seconds,
+            connection=lambda: self.connection,
+            runner=lambda _connection, entry: self._runner(entry),
+            note=ends.append,
+            stopping=lambda: self.stopping,
+        )
+        for _ in range(turns):
+            redrive.turn()
+        return ends
+
+    def make_due(self) -> None:
+        """Let all keys that wait for a time be due now, as a person may."""
+        with psycopg.connect(self.url, autocommit=True) as other:
+            other.execute("UPDATE onceflow.parked_key SET due_at = clock_timestamp() WHERE reason = 'retry'")
+
+    def _runner(self, entry: Entry | None = None) -> BatchRunner:
         settings = AttemptSettings(
             run=HandlerSettings(
                 self.handlers,
@@ -169,6 +193,7 @@ class Bench:
                 RequestRules(RULES.accounts, self.handlers.effects),
             ),
             cluster_id=CLUSTER,
+            retry=self.retry,
         )
         return BatchRunner(
             self.connection,
@@ -177,7 +202,7 @@ class Bench:
             deadline=_NoDeadline(10.0),
             breaker=self.breaker,
             wait=self.wait,
-            entry=self.entry,
+            entry=entry or self.entry,
         )
 
     def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from onceflow_processor.replay.execution import Executed
     from onceflow_processor.replay.looking import Looked
     from onceflow_processor.replay.request import Request
+    from onceflow_processor.replay.rerun_report import RerunReport
     from onceflow_processor.replay.tally import Tally
     from onceflow_processor.service import ProcessorOptions
 
@@ -55,6 +56,10 @@ EventIds = Annotated[list[str] | None, typer.Option("--event-id", help="Event id
 Include = Annotated[
     list[str] | None, typer.Option("--include", metavar="ignored", help="Take up what was ignored, too.")
 ]
+Rerun = Annotated[bool, typer.Option("--rerun", help="Run again what was processed: a mended handler.")]
+AllowOperations = Annotated[
+    bool, typer.Option("--allow-operations", help="A rerun may ask for operations that there are not yet.")
+]
 Execute = Annotated[bool, typer.Option("--execute/--dry-run", help="Do it; without this flag it is only shown.")]
 Reason = Annotated[str, typer.Option("--reason", help="Why, for the audit.")]
 Rate = Annotated[float, typer.Option("--rate", help="At most so many events run in a second.")]
@@ -74,6 +79,8 @@ def replay(
     type: Types = None,
     event_id: EventIds = None,
     include: Include = None,
+    rerun: Rerun = False,
+    allow_operations: AllowOperations = False,
     execute: Execute = False,
     reason: Reason = "",
     rate: Rate = RATE_DEFAULT,
@@ -99,6 +106,8 @@ def replay(
         types=tuple(type or ()),
         event_ids=tuple(event_id or ()),
         ignored=_included(include or []),
+        rerun=rerun,
+        allow_operations=allow_operations,
         execute=execute,
         reason=reason,
         rate=rate,
@@ -136,7 +145,7 @@ def _run(options: ProcessorOptions, request: Request, *, resume: int | None, gro
 
     try:
         with progress_shown() as told:
-            if not request.execute and resume is None:
+            if not request.execute and not request.rerun and resume is None:
                 looked = look(options, request, group=group, told=told)
                 _write_looked(request, looked, as_json=as_json)
                 return
@@ -204,33 +213,57 @@ def _write_looked(request: Request, looked: Looked, *, as_json: bool) -> None:
 
 
 def _write_executed(executed: Executed, *, as_json: bool) -> None:
-    from onceflow.exit_codes import INTERRUPTED
+    from onceflow.exit_codes import CHECK_FAILED, INTERRUPTED
     from onceflow.results import write_object
     from onceflow_schemas.failure import Refused
 
-    run = executed.run
+    run, report = executed.run, executed.report
+    resume = "Mend it and look again." if run is None else f"Mend it, then `onceflow replay --resume {run.id}` goes on."
     if executed.held is not None:
-        raise Refused("replay_held", executed.held, f"Mend it, then `onceflow replay --resume {run.id}` goes on.")
+        raise Refused("replay_held", executed.held, resume)
     if as_json:
         write_object(
             {
-                "run": run.id,
-                "filters": run.filters,
+                "run": None if run is None else run.id,
                 **executed.tally.as_json(),
                 "left_out_handlers": executed.left_out,
-                "executed": True,
+                **({} if report is None else {"found": report.lines, "found_more": report.left}),
+                "executed": run is not None,
                 "finished": not executed.stopped,
             }
         )
     else:
         _write_tally(executed.tally)
         for name, count in sorted(executed.tally.done.items()):
-            print(f"done: {name}: {count:,}")
+            print(f"{name}: {count:,}")
+        _write_report(report)
         _write_left_out(executed.left_out)
-        print(f"replay {run.id} was stopped" if executed.stopped else f"replay {run.id} is done")
+        if run is None:
+            print("dry run: nothing was changed; add --execute")
+        else:
+            print(f"replay {run.id} was stopped" if executed.stopped else f"replay {run.id} is done")
     if executed.stopped:
-        say(f"go on with: onceflow replay --resume {run.id}")
+        say("stopped" if run is None else f"go on with: onceflow replay --resume {run.id}")
         raise typer.Exit(INTERRUPTED)
+    if run is not None and any(executed.tally.done.get(name) for name in ("failed", "held")):
+        raise typer.Exit(CHECK_FAILED)
+
+
+def _write_report(report: RerunReport | None) -> None:
+    from onceflow.results import write_table
+
+    if report is None or not report.lines:
+        return
+    columns = ("found", "event", "outcome or operation", "type or effect", "key or subject", "revision")
+    rows = []
+    for line in report.lines:
+        which = line.get("outcome_id") or line.get("operation_id") or line.get("code", "")
+        what = line.get("type") or line.get("effect") or line.get("handler") or ""
+        of = line.get("key") or line.get("subject") or line.get("detail", "")
+        rows.append((line["found"], line["event"], which, what, of, str(line.get("revision") or "")))
+    write_table(columns, rows)
+    if report.left:
+        print(f"and {report.left:,} more")
 
 
 def _write_left_out(names: Sequence[str]) -> None:

@@ -72,6 +72,8 @@ def _topics_of(settings: Settings, parts: Sequence[Part]) -> set[str]:
         names.add(topics.events[0])
     if "process" in parts or "operator" in parts:
         names.update(settings.input_topics)
+    if topics.dead_letters is not None and {"process", "operator"} & set(parts):
+        names.add(topics.dead_letters)
     if set(parts) != {"bridge"}:
         names.add(topics.outcomes)
     return names

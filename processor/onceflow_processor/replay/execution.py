@@ -21,8 +21,10 @@ from onceflow_processor.replay.fates import Fate
 from onceflow_processor.replay.inbox_doer import InboxDoer
 from onceflow_processor.replay.looking import PLAN_SECONDS_MAX, Passed, Told, admission, opened
 from onceflow_processor.replay.pace import Pace
-from onceflow_processor.replay.request import Request, request_of
-from onceflow_processor.replay.runs import Place, Run, RunProgress, begin, end, take
+from onceflow_processor.replay.request import Request, Stretch, request_of
+from onceflow_processor.replay.rerun_doer import RerunDoer
+from onceflow_processor.replay.rerun_report import RerunReport
+from onceflow_processor.replay.runs import LookProgress, Place, Progress, Run, RunProgress, begin, end, take
 from onceflow_processor.replay.surroundings import Surroundings
 from onceflow_processor.replay.survey import Page, Survey
 from onceflow_processor.replay.tally import Tally
@@ -37,17 +39,18 @@ TO_DO: Final = (Fate.RUN, Fate.UNHANDLED)
 class Doer(Protocol):
     """Runs items of one partition."""
 
-    def do(self, items: Sequence[Item], progress: RunProgress) -> str | None:
+    def do(self, items: Sequence[Item], progress: Progress) -> str | None:
         """Run them in their order, and commit with the run's row; why it cannot go on now, None when it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """How a run ended; ``held`` says why it cannot go on now, ``stopped`` that it was asked to stop."""
+    """How a run ended, or a look at a rerun, which has none; ``held`` says why it cannot go on now, ``stopped`` that it was asked to stop."""
 
-    run: Run
+    run: Run | None
     tally: Tally
     left_out: tuple[str, ...]
+    report: RerunReport | None = None
     held: str | None = None
     stopped: bool = False
 
@@ -101,6 +104,8 @@ class _Execution:
     def start(self, request: Request) -> Executed:
         with opened(self._options, request, group=self._order.group) as (reader, cluster, topic_id, stretches):
             around = self._surroundings(Place(cluster, topic_id, request.topic))
+            if not request.execute:
+                return self._carry(reader, around, None, request, stretches)
             run = begin(
                 around.connection,
                 request,
@@ -150,40 +155,45 @@ class _Execution:
 
     def _fenced(self, reader: LogReader, around: Surroundings, run: Run, request: Request) -> Executed:
         try:
-            return self._carry(reader, around, run, request)
+            return self._carry(reader, around, run, request, run.left)
         except (LeaseLost, psycopg.Error) as error:
             if not isinstance(error, LeaseLost) and meaning_of(error) is not Meaning.FENCED:
                 raise
             raise LeaseLost("fenced", f"another process goes on with replay {run.id}") from error
 
-    def _carry(self, reader: LogReader, around: Surroundings, run: Run, request: Request) -> Executed:
+    def _carry(
+        self, reader: LogReader, around: Surroundings, run: Run | None, request: Request, stretches: Sequence[Stretch]
+    ) -> Executed:
         survey = Survey(
             around.connection,
             reader,
             request=request,
             admit=admission(around.settings.rules),
             handlers=self._options.handlers,
-            cluster_id=run.place.cluster_id,
-            topic_id=run.place.topic_id,
+            cluster_id=around.place.cluster_id,
+            topic_id=around.place.topic_id,
         )
-        doer, pace, tally = self._doer(around, request), Pace(self._order.rate), run.tally
-        total, passed, held = sum(one.end - one.first for one in run.left), 0, None
-        for stretch in run.left:
-            progress = RunProgress(run, stretch, tally)
+        doer = self._doer(around, request)
+        report = doer.report if isinstance(doer, RerunDoer) else None
+        pace, tally = Pace(self._order.rate), Tally() if run is None else run.tally
+        total, passed, held = sum(one.end - one.first for one in stretches), 0, None
+        for stretch in stretches:
+            progress: Progress = LookProgress(tally) if run is None else RunProgress(run, stretch, tally)
             for page in survey.pages(stretch):
                 held = self._do_page(page, progress, doer, around, pace)
                 if held is not None or self._lifetime.stopping:
-                    return Executed(run, progress.tally, self._left_out(), held, self._lifetime.stopping)
+                    return Executed(run, progress.tally, self._left_out(), report, held, self._lifetime.stopping)
                 survey.use(around.connection)
                 self._order.told(Passed(passed + page.next_offset - stretch.first, total, progress.tally))
             progress.end_stretch(around.connection, stretch)
             tally = progress.tally
             passed += stretch.end - stretch.first
-        end(around.connection, run, tally=tally, who=self._order.who)
+        if run is not None:
+            end(around.connection, run, tally=tally, who=self._order.who)
         around.connection.close()
-        return Executed(run, tally, self._left_out())
+        return Executed(run, tally, self._left_out(), report)
 
-    def _do_page(self, page: Page, progress: RunProgress, doer: Doer, around: Surroundings, pace: Pace) -> str | None:
+    def _do_page(self, page: Page, progress: Progress, doer: Doer, around: Surroundings, pace: Pace) -> str | None:
         progress.begin_page(page)
         items = [one.item for one in page.judged if one.fate in TO_DO]
         for start in range(0, len(items), pace.chunk_max):
@@ -197,7 +207,10 @@ class _Execution:
         progress.end_page(around.connection)
         return None
 
-    def _doer(self, around: Surroundings, request: Request) -> Doer:
+    @staticmethod
+    def _doer(around: Surroundings, request: Request) -> Doer:
+        if request.rerun:
+            return RerunDoer(around, execute=request.execute, allow_operations=request.allow_operations)
         return InboxDoer(around, ignored=request.ignored)
 
     def _left_out(self) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from onceflow_processor.claim import OUT_OF_TURN, Entry
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.known import Known
 from onceflow_processor.position import Position
-from onceflow_processor.replay.runs import RunProgress
+from onceflow_processor.replay.runs import Progress
 from onceflow_processor.replay.surroundings import Surroundings
 from onceflow_schemas.sql import queries
 
@@ -44,7 +44,7 @@ class InboxDoer:
         run = replace(given.run, handlers=given.handlers.for_replay())
         self._settings = AttemptSettings(run, given.cluster_id)
 
-    def do(self, items: Sequence[Item], progress: RunProgress) -> str | None:
+    def do(self, items: Sequence[Item], progress: Progress) -> str | None:
         """Run items of one partition in their order, in one transaction or several, with the run's row in each.
 
         Returns:
@@ -85,6 +85,6 @@ class InboxDoer:
         return None
 
     @staticmethod
-    def _settle(progress: RunProgress, end: BatchEnd) -> None:
+    def _settle(progress: Progress, end: BatchEnd) -> None:
         for position in end.positions.values():
             progress.committed(position.next_offset)

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from psycopg import Connection
 from psycopg.rows import dict_row
@@ -126,6 +126,52 @@ def end(connection: Connection[Any], run: Run, *, tally: Tally, who: str) -> Non
         given = {"run_id": run.id, "epoch": run.epoch, "counts": json.dumps(counts)}
         connection.execute(_SQL["run_done"], given)
         _audit(connection, run, "replay_ended", who=who, after=counts)
+
+
+class Progress(Protocol):
+    """Where a replay stands in one partition, and what it has counted."""
+
+    tally: Tally
+
+    def begin_page(self, page: Page) -> None:
+        """The next page is in hand."""
+
+    def note(self, connection: Connection[Any], items: Sequence[Item], *, counts: Mapping[str, int]) -> None:
+        """Everything up to the last of the items is done in the transaction in hand."""
+
+    def committed(self, next_offset: int) -> None:
+        """Everything before this offset is committed, as far as it was noted."""
+
+    def end_page(self, connection: Connection[Any]) -> None:
+        """The page is done."""
+
+    def end_stretch(self, connection: Connection[Any], stretch: Stretch) -> None:
+        """The stretch is done."""
+
+
+class LookProgress:
+    """Only counts: a look has no row."""
+
+    def __init__(self, tally: Tally) -> None:
+        self.tally = tally
+
+    def begin_page(self, page: Page) -> None:
+        """Count its records."""
+        page.count(self.tally)
+
+    def note(self, connection: Connection[Any], items: Sequence[Item], *, counts: Mapping[str, int]) -> None:
+        """Count what was found."""
+        del connection, items
+        self.tally.note(counts)
+
+    def committed(self, next_offset: int) -> None:
+        """Nothing is committed."""
+
+    def end_page(self, connection: Connection[Any]) -> None:
+        """Nothing is written."""
+
+    def end_stretch(self, connection: Connection[Any], stretch: Stretch) -> None:
+        """Nothing is written."""
 
 
 class RunProgress:

@@ -1,5 +1,5 @@
 -- The statements of one batch transaction.  Isolation: READ COMMITTED; every check raises on the server.
--- Global lock order: inbox -> object_guard -> user rows -> facts -> progress -> lanes.
+-- Global lock order: inbox -> object_guard -> user rows -> facts -> operations -> parked_key -> progress -> lanes.
 
 -- name: limits
 -- Limits of this transaction only (SET would leak to other clients of a pooler).  transaction_timeout is the only one that
@@ -91,20 +91,27 @@ WHERE fact.cause <> offered.cause
 ON CONFLICT DO NOTHING;
 
 -- name: tail_states
--- Markers of events whose handler or content failed: they were claimed with the state that they should have had.
-UPDATE onceflow.inbox SET state = 'quarantined'
-FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]) AS failed (account, mode, event_id)
-WHERE inbox.account = failed.account AND inbox.mode = failed.mode AND inbox.event_id = failed.event_id;
+-- Markers of events that failed or must wait: they were claimed with the state that they should have had.
+UPDATE onceflow.inbox SET state = given.state
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(states)s::text[])
+     AS given (account, mode, event_id, state)
+WHERE inbox.account = given.account AND inbox.mode = given.mode AND inbox.event_id = given.event_id;
 
 -- name: tail_quarantine
--- A record that is read again is not quarantined twice.
+-- A record that is read again is not quarantined twice; one that was retried and failed again waits for a person again.
 INSERT INTO onceflow.quarantine (topic_id, partition, "offset", topic, account, mode, event_id, code, detail, handler,
-                                 traceback, key, value, headers, record_time)
+                                 traceback, key, value, body, headers, record_time, order_key, type, failure_group, attempts)
 SELECT * FROM unnest(%(topic_ids)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[], %(topics)s::text[],
                      %(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(codes)s::text[],
                      %(details)s::text[], %(handlers)s::text[], %(tracebacks)s::text[], %(keys)s::bytea[],
-                     %(bodies)s::bytea[], %(headers)s::json[], %(record_times)s::timestamptz[])
-ON CONFLICT DO NOTHING;
+                     %(values)s::bytea[], %(bodies)s::bytea[], %(headers)s::json[], %(record_times)s::timestamptz[],
+                     %(order_keys)s::text[], %(types)s::text[], %(failure_groups)s::text[], %(attempts)s::integer[])
+ON CONFLICT (topic_id, partition, "offset") DO UPDATE
+SET code = excluded.code, detail = excluded.detail, handler = excluded.handler, traceback = excluded.traceback,
+    order_key = excluded.order_key, failure_group = excluded.failure_group, attempts = excluded.attempts,
+    quarantined_at = clock_timestamp(), decided_at = NULL, decided_by = NULL, decision = NULL, reason = NULL,
+    dead_lettered_at = NULL
+WHERE quarantine.decision = 'retried';
 
 -- name: tail_progress
 -- The fence: epoch and the next offset as this process read them.  Nothing of the batch survives when it fails.
@@ -133,9 +140,9 @@ SELECT onceflow.ensure((SELECT count(*) FROM closed) = 1, 'OF002', 'a handler en
 -- The last statement before COMMIT, so that no lane is locked while bytes are on their way.  Lanes are locked in their
 -- order; the head row hands out the sequence, so commit order is sequence order and a rollback leaves no gap.
 WITH item AS MATERIALIZED (
-    SELECT * FROM unnest(%(lanes)s::integer[], %(outcome_ids)s::uuid[], %(types)s::text[], %(keys)s::text[],
-                         %(bodies)s::bytea[], %(headers)s::json[], %(causes)s::text[])
-         WITH ORDINALITY AS item (lane, outcome_id, type, key, value, headers, cause, position)
+    SELECT * FROM unnest(%(lanes)s::integer[], %(outcome_ids)s::uuid[], %(revisions)s::integer[], %(ce_ids)s::uuid[],
+                         %(types)s::text[], %(keys)s::text[], %(bodies)s::bytea[], %(headers)s::json[], %(causes)s::text[])
+         WITH ORDINALITY AS item (lane, outcome_id, revision, ce_id, type, key, value, headers, cause, position)
 ), head AS MATERIALIZED (
     SELECT lane, head_seq, state FROM onceflow.lane
     WHERE lane IN (SELECT lane FROM item)
@@ -150,7 +157,7 @@ WITH item AS MATERIALIZED (
 ), added AS (
     INSERT INTO onceflow.outcome (lane, seq, outcome_id, revision, ce_id, type, key, value, headers, cause)
     SELECT item.lane, head.head_seq + row_number() OVER (PARTITION BY item.lane ORDER BY item.position),
-           item.outcome_id, 1, item.outcome_id, item.type, item.key, item.value, item.headers, item.cause
+           item.outcome_id, item.revision, item.ce_id, item.type, item.key, item.value, item.headers, item.cause
     FROM item JOIN head USING (lane)
     RETURNING 1
 )

@@ -83,3 +83,64 @@ WITH run AS (
     RETURNING 1
 )
 SELECT onceflow.ensure((SELECT count(*) FROM run) = 1, 'OF001', 'another process goes on with this replay');
+
+-- name: rerun_look
+-- What is known of events that may run again.  Index: primary key of inbox.
+SELECT inbox.account, inbox.mode, inbox.event_id, inbox.state, inbox.processed_at, inbox.is_stale, inbox.body_sha256
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]) AS asked (account, mode, event_id)
+JOIN onceflow.inbox USING (account, mode, event_id);
+
+-- name: rerun_lock
+-- As rerun_look, and whoever runs one of them again at the same time waits; in the order in which batches claim.
+SELECT inbox.account, inbox.mode, inbox.event_id, inbox.state, inbox.processed_at, inbox.is_stale, inbox.body_sha256
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]) AS asked (account, mode, event_id)
+JOIN onceflow.inbox USING (account, mode, event_id)
+ORDER BY inbox.account, inbox.mode, inbox.event_id
+FOR NO KEY UPDATE OF inbox;
+
+-- name: savepoint_event
+SAVEPOINT onceflow_event;
+
+-- name: rollback_event
+ROLLBACK TO SAVEPOINT onceflow_event;
+
+-- name: release_event
+RELEASE SAVEPOINT onceflow_event;
+
+-- name: savepoint_handler
+SAVEPOINT onceflow_handler;
+
+-- name: rollback_handler
+ROLLBACK TO SAVEPOINT onceflow_handler;
+
+-- name: release_handler
+RELEASE SAVEPOINT onceflow_handler;
+
+-- name: fact_cause
+-- Who claimed a fact first.  Index: primary key of fact.
+SELECT cause FROM onceflow.fact WHERE namespace = %(namespace)s AND key = %(key)s;
+
+-- name: booked_by
+-- What an event added to a running total, and the total.  Index: primary keys.
+SELECT booked.total, booking.difference
+FROM onceflow.booked
+LEFT JOIN onceflow.booking ON booking.namespace = booked.namespace AND booking.key = booked.key AND booking.cause = %(cause)s
+WHERE booked.namespace = %(namespace)s AND booked.key = %(key)s;
+
+-- name: highest_revisions
+-- Index: outcome (outcome_id, revision).
+SELECT DISTINCT ON (outcome_id) outcome_id, revision, value
+FROM onceflow.outcome
+WHERE outcome_id = ANY(%(outcome_ids)s)
+ORDER BY outcome_id, revision DESC;
+
+-- name: outcomes_of
+-- What events gave when they were processed, and when they were run again: by the times at which that can have been, since an
+-- index on the cause would cost every insert.  Index: outcome (created_at), block ranges.
+SELECT outcome_id, type, key, cause FROM onceflow.outcome
+WHERE created_at BETWEEN %(first)s AND %(last)s::timestamptz + interval '15 minutes' AND cause = ANY(%(causes)s::text[])
+UNION
+SELECT outcome.outcome_id, outcome.type, outcome.key, outcome.cause
+FROM onceflow.replay_run
+JOIN onceflow.outcome ON outcome.created_at BETWEEN replay_run.began_at AND replay_run.updated_at + interval '15 minutes'
+WHERE replay_run.kind = 'rerun' AND outcome.cause = ANY(%(causes)s::text[]);

@@ -1,0 +1,90 @@
+"""Who waits behind whom: the decisions of parking.
+
+Rule: an event runs only when nothing of its order key waits before it.  Pure: which keys are parked is asked, and what is
+parked is written, elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from onceflow_processor.admission import Fault, Item
+from onceflow_schemas.failure_course import Course, RetryRules
+from onceflow_schemas.identity import Identity
+
+
+@dataclass(frozen=True, slots=True)
+class Redriven:
+    """A key whose head is tried again: ``fence`` is that of the lease, ``attempts`` counts this try too."""
+
+    order_key: str
+    identity: Identity
+    fence: int
+    attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An event that waits: for so many seconds, or (None) for a person; ``fault`` is None for one that stands behind another."""
+
+    item: Item
+    fault: Fault | None
+    wait_seconds: float | None
+
+
+def stand_behind(items: Sequence[Item], parked_keys: AbstractSet[str]) -> list[Item]:
+    """Return the items that must not run, because their key is parked or an earlier item of it has failed for good.
+
+    Args:
+        items: those of the batch that are ours, in its order.
+        parked_keys: the keys that wait already.
+    """
+    stopped = set(parked_keys)
+    behind: list[Item] = []
+    for item in items:
+        if item.fault is not None:
+            if item.fault.blocks:
+                stopped.add(item.order_key)
+        elif item.order_key in stopped:
+            behind.append(item)
+    return behind
+
+
+def exhausted(fault: Fault, *, attempts: int, rules: RetryRules) -> Fault:
+    """Return the fault as it counts now: what was tried too often from parking needs a person."""
+    if fault.course is not Course.PARK or attempts < rules.attempts_max:
+        return fault
+    return replace(fault, course=Course.QUARANTINE, detail=f"{fault.detail} (after {attempts} tries from parking)")
+
+
+def line_of(
+    items: Iterable[Item],
+    behind: Iterable[Item],
+    *,
+    rules: RetryRules,
+    attempts: int,
+    share: Callable[[], float],
+) -> list[Waiting]:
+    """Return the events that wait after an attempt, in its order.
+
+    Args:
+        items: those of the batch that are ours, in its order.
+        behind: those of them that stand behind another.
+        rules: how long a retry waits.
+        attempts: tries of the event from parking.
+        share: draws a random number from 0 to 1.
+    """
+    stands = {id(item) for item in behind}
+    line: list[Waiting] = []
+    for item in items:
+        fault = item.fault
+        if id(item) in stands:
+            line.append(Waiting(item, None, 0.0))
+        elif fault is not None and fault.course is Course.PARK:
+            seconds = rules.wait_seconds(attempts, share=share(), asked_seconds=fault.wait_seconds)
+            line.append(Waiting(item, fault, seconds))
+        elif fault is not None and fault.blocks:
+            line.append(Waiting(item, fault, None))
+    return line

@@ -1,0 +1,27 @@
+"""The codes of events that wait: what their handlers met or asked for.
+
+Rule: as for every code: a public contract with a next step.
+"""
+
+from __future__ import annotations
+
+from onceflow_schemas.failure_kind import kinds
+
+PARKING_FAILURES = kinds(
+    "operator",
+    (
+        "dependency_failed",
+        "A call of the handler failed for a reason that passes, again and again.",
+        "Bring the service back that the handler calls; the event is tried again by itself, and quarantined after too many tries.",
+    ),
+    (
+        "retry_asked",
+        "The handler asked for a later retry (RetryIn).",
+        "Look at its reason; the event is tried again by itself, and quarantined after too many tries.",
+    ),
+    (
+        "quarantine_asked",
+        "The handler asked for a person (Quarantine).",
+        "Look at its reason, do what it says, and decide: retry or skip.",
+    ),
+)

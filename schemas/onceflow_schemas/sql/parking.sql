@@ -1,0 +1,146 @@
+-- Parking: which keys wait, the events behind them, and redrives.  Isolation: READ COMMITTED; every check raises on the server.
+-- Lock order: inbox -> ... -> operations -> parked_key (by order_key) -> parked -> progress -> lanes.
+
+-- name: parked_keys
+-- Which of these keys wait.  Asked in the pipeline of the claim.  Index: primary key of parked_key.
+SELECT order_key FROM onceflow.parked_key WHERE order_key = ANY(%(order_keys)s::text[]);
+
+-- name: park_keys
+-- Makes the keys wait, or locks those that do: a redrive that is about to take the last event of a key away then waits, or has
+-- taken it, and the key is made anew.  Everything before it is done then, so it is due at once.
+INSERT INTO onceflow.parked_key (order_key, reason, account, mode, event_id, due_at)
+SELECT order_key, CASE WHEN wait_seconds IS NULL THEN 'quarantined' ELSE 'retry' END, account, mode, event_id,
+       coalesce(clock_timestamp() + wait_seconds * interval '1 second', 'infinity')
+FROM unnest(%(order_keys)s::text[], %(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[],
+            %(waits_seconds)s::double precision[])
+     AS given (order_key, account, mode, event_id, wait_seconds)
+ORDER BY order_key
+ON CONFLICT (order_key) DO UPDATE SET parked_at = parked_key.parked_at;
+
+-- name: park
+-- In the order of the batch, which gives them their places behind the key.
+INSERT INTO onceflow.parked (account, mode, event_id, order_key, topic_id, partition, "offset", topic, key, value, body, headers,
+                             record_time, type, code, detail, handler, traceback, failure_group, next_attempt_at)
+SELECT account, mode, event_id, order_key, topic_id, partition, "offset", topic, key, value, body, headers, record_time, type,
+       code, detail, handler, traceback, failure_group,
+       CASE WHEN code IS NOT NULL THEN clock_timestamp() + wait_seconds * interval '1 second' END
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(order_keys)s::text[], %(topic_ids)s::text[],
+            %(partitions)s::integer[], %(offsets)s::bigint[], %(topics)s::text[], %(keys)s::bytea[], %(values)s::bytea[],
+            %(bodies)s::bytea[], %(headers)s::json[], %(record_times)s::timestamptz[], %(types)s::text[], %(codes)s::text[],
+            %(details)s::text[], %(handlers)s::text[], %(tracebacks)s::text[], %(failure_groups)s::text[],
+            %(waits_seconds)s::double precision[])
+     AS given (account, mode, event_id, order_key, topic_id, partition, "offset", topic, key, value, body, headers, record_time,
+               type, code, detail, handler, traceback, failure_group, wait_seconds);
+
+-- name: claim_key
+-- Leases the key that is due first and counts the try of its head, committed before the try: one that kills the process is
+-- counted.  No row: nothing is due.  A row without an event: its head has just left, so the key is to be settled.
+-- Index: parked_key_due, parked_order.
+WITH due AS (
+    SELECT order_key FROM onceflow.parked_key
+    WHERE due_at < 'infinity' AND due_at <= clock_timestamp()
+      AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+    ORDER BY due_at
+    LIMIT 1
+    FOR UPDATE SKIP LOCKED
+), taken AS (
+    UPDATE onceflow.parked_key
+    SET lease_owner = %(owner)s, lease_until = clock_timestamp() + %(lease_seconds)s * interval '1 second', fence = fence + 1
+    FROM due
+    WHERE parked_key.order_key = due.order_key
+    RETURNING parked_key.order_key, parked_key.fence
+), head AS (
+    SELECT account, mode, event_id FROM onceflow.parked
+    WHERE order_key = (SELECT order_key FROM taken)
+    ORDER BY seq
+    LIMIT 1
+), counted AS (
+    UPDATE onceflow.parked SET attempts = attempts + 1, open_tries = open_tries + 1
+    FROM head
+    WHERE parked.account = head.account AND parked.mode = head.mode AND parked.event_id = head.event_id
+    RETURNING parked.*
+)
+SELECT taken.order_key, taken.fence, counted.account, counted.mode, counted.event_id, counted.attempts, counted.open_tries,
+       counted.topic_id, counted.partition, counted."offset", counted.topic, counted.key, counted.value, counted.body,
+       counted.headers::text, counted.record_time, counted.type, inbox.object_id, inbox.event_created, inbox.received_at,
+       inbox.body_sha256
+FROM taken
+LEFT JOIN counted ON true
+LEFT JOIN onceflow.inbox
+    ON inbox.account = counted.account AND inbox.mode = counted.mode AND inbox.event_id = counted.event_id;
+
+-- name: claim_parked
+-- Takes the markers of parked events, with the columns that are offered to claim.  Whoever does not get one does nothing.
+UPDATE onceflow.inbox
+SET state = offered.state, processed_at = clock_timestamp(), handler_set = %(handler_set)s
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(states)s::text[])
+     AS offered (account, mode, event_id, state)
+WHERE inbox.account = offered.account AND inbox.mode = offered.mode AND inbox.event_id = offered.event_id
+  AND inbox.state = 'parked'
+RETURNING inbox.account, inbox.mode, inbox.event_id;
+
+-- name: redrive_lock
+-- The fence of a redrive.  From here on no batch adds an event behind the key without waiting.
+WITH held AS (
+    SELECT FROM onceflow.parked_key WHERE order_key = %(order_key)s AND fence = %(fence)s FOR UPDATE
+)
+SELECT onceflow.ensure((SELECT count(*) FROM held) = 1, 'OF007', 'somebody else redrives the key, or has decided about it');
+
+-- name: leave
+-- The event has another state now.
+DELETE FROM onceflow.parked WHERE account = %(account)s AND mode = %(mode)s AND event_id = %(event_id)s;
+
+-- name: park_again
+UPDATE onceflow.parked
+SET code = %(code)s, detail = %(detail)s, handler = %(handler)s, traceback = %(traceback)s, failure_group = %(failure_group)s,
+    open_tries = 0, next_attempt_at = clock_timestamp() + %(wait_seconds)s * interval '1 second'
+WHERE account = %(account)s AND mode = %(mode)s AND event_id = %(event_id)s;
+
+-- name: key_waits
+-- The key waits for its head: so many seconds, or (NULL) for a person.
+UPDATE onceflow.parked_key
+SET reason = CASE WHEN %(wait_seconds)s::double precision IS NULL THEN 'quarantined' ELSE 'retry' END,
+    due_at = coalesce(clock_timestamp() + %(wait_seconds)s::double precision * interval '1 second', 'infinity'),
+    account = %(account)s, mode = %(mode)s, event_id = %(event_id)s, lease_owner = NULL, lease_until = NULL
+WHERE order_key = %(order_key)s;
+
+-- name: key_next
+-- The head is done: the next event of the key is its head.  The key's row is locked, and this statement's snapshot is younger
+-- than that lock, so it sees whatever was added.
+UPDATE onceflow.parked_key
+SET reason = 'retry', account = next.account, mode = next.mode, event_id = next.event_id,
+    due_at = greatest(clock_timestamp(), next.next_attempt_at), lease_owner = NULL, lease_until = NULL
+FROM (
+    SELECT account, mode, event_id, next_attempt_at FROM onceflow.parked
+    WHERE order_key = %(order_key)s
+    ORDER BY seq
+    LIMIT 1
+) AS next
+WHERE parked_key.order_key = %(order_key)s;
+
+-- name: key_done
+-- Nothing is left behind the key: its events run as they come.
+DELETE FROM onceflow.parked_key
+WHERE order_key = %(order_key)s AND NOT EXISTS (SELECT FROM onceflow.parked WHERE parked.order_key = %(order_key)s);
+
+-- name: give_key_back
+-- The try did not come to an end and nobody died: the key is due again after a while, and the try does not count.
+WITH held AS (
+    UPDATE onceflow.parked_key
+    SET due_at = clock_timestamp() + %(wait_seconds)s * interval '1 second', lease_owner = NULL, lease_until = NULL
+    WHERE order_key = %(order_key)s AND fence = %(fence)s AND lease_owner = %(owner)s
+    RETURNING order_key
+)
+UPDATE onceflow.parked SET attempts = greatest(0, attempts - 1), open_tries = 0
+FROM held
+WHERE parked.account = %(account)s AND parked.mode = %(mode)s AND parked.event_id = %(event_id)s
+  AND parked.order_key = held.order_key;
+
+-- name: parked_overview
+-- What the gauges show.  Counting stops at a limit, so that the question stays cheap whatever has piled up.
+SELECT (SELECT count(*) FROM (SELECT FROM onceflow.parked LIMIT %(count_max)s) AS counted),
+       count(*) FILTER (WHERE reason = 'retry'),
+       count(*) FILTER (WHERE reason = 'quarantined'),
+       count(*) FILTER (WHERE reason = 'reading'),
+       coalesce(extract(epoch FROM clock_timestamp() - min(due_at) FILTER (WHERE due_at <= clock_timestamp())), 0)::float8
+FROM (SELECT reason, due_at FROM onceflow.parked_key LIMIT %(count_max)s) AS keys;
