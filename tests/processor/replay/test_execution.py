@@ -102,6 +102,24 @@ def test_what_is_older_than_the_horizon_is_refused_with_the_reason_and_never_run
     assert len(road.outcome_ids()) == 2
 
 
+def test_a_failing_event_waits_as_a_live_one_does_and_handlers_that_never_run_again_stay_out(
+    make_road: MakeRoad,
+) -> None:
+    road = make_road(partitions=1)
+    road.publish(["evt_same0", "evt_fails0", "evt_same1"], partition=0)
+    handlers = ("--handlers", "tests.processor.replay.mended_handlers:handlers")
+    answer = replayed(road, *EXECUTE, *handlers)
+    assert answer["left_out_handlers"] == ["mails"]
+    assert answer["done"] == {"processed": 2, "quarantined": 1, "outcomes": 2}
+    assert road.states() == {"evt_same0": "processed", "evt_fails0": "quarantined", "evt_same1": "processed"}
+    by_handler = road.rows("SELECT pid, count(*) AS n FROM public.seen GROUP BY 1 ORDER BY 1")
+    assert by_handler == [{"pid": 1, "n": 2}, {"pid": 2, "n": 2}]
+    assert [row["order_key"] for row in road.rows("SELECT order_key FROM onceflow.parked_key")] == [
+        "acct_test/in_evt_fails0"
+    ]
+    assert replayed(road, *EXECUTE, *handlers)["fates"] == {"skipped": 2, "quarantined": 1}
+
+
 def _counts(answer: dict[str, Any]) -> dict[str, Any]:
     return {name: answer[name] for name in ("records", "passed_over", "fates", "codes", "types", "done")}
 
