@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
 from onceflow_schemas.identity import ce_id
-from tests.processor.processor_process import MakeRoad, Road, wait_until
+from tests.processor.processor_process import LANES, MakeRoad, Road, end, wait_until
 from tests.processor.replay.killed import armed_replay, killed_replay, runs
 from tests.processor.replay.replaying import REPLAY_SECONDS_MAX, replayed, untouched
 
@@ -240,3 +243,52 @@ def test_the_place_of_an_event_is_as_the_guard_said_at_its_first_run(
     unchanged = 3 if given == "kept" else 2
     assert replayed(road, *RERUN, *MENDED)["done"] == {"rerun": 2, "unchanged": unchanged}
     assert _everything(road) == before
+
+
+def _published(road: Road, count: int) -> list[dict[str, str]]:
+    """Have the relay publish, and read the headers of so many records as a consumer does."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": road.bootstrap,
+            "group.id": "a reader",
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition(road.outcomes, lane, 0) for lane in range(LANES)])
+    found: list[dict[str, str]] = []
+    relay = subprocess.Popen(
+        [sys.executable, "-m", "onceflow", "relay"], env=road._environment, stderr=subprocess.DEVNULL
+    )
+    try:
+
+        def all_read() -> bool:
+            message = consumer.poll(0.5)
+            if message is not None and message.error() is None:
+                headers: Any = message.headers() or []
+                found.append({name: value.decode() for name, value in headers if isinstance(value, bytes)})
+            return len(found) >= count
+
+        wait_until(all_read, "the outcomes are published")
+    finally:
+        end(relay)
+        consumer.close()
+    return found
+
+
+def test_a_revision_is_published_as_the_contract_says(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    road.publish(["evt_changed0"], partition=0)
+    with road.processor(**FIRST):
+        road.wait_for_events(1)
+        wait_until(lambda: _next_offset(road) == 1, "the position is behind it")
+    replayed(road, *EXECUTE, *MENDED)
+    rows = {str(row["ce_id"]): row for row in _outcomes(road)}
+    headers = _published(road, 3)
+    assert {one["ce_id"] for one in headers} == set(rows)
+    for one in headers:
+        row = rows[one["ce_id"]]
+        assert (one["onceflow_outcome_id"], one["onceflow_revision"]) == (str(row["outcome_id"]), str(row["revision"]))
+        assert one["onceflow_sequence"] == str(row["seq"])
+        assert one["onceflow_cause"].endswith("/evt_changed0")
+    assert sorted(one["onceflow_revision"] for one in headers) == ["1", "1", "2"]
