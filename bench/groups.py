@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from bench import bridge, database, end_to_end, large, memory, operations, processor, relay, two_processors
+from bench import bridge, database, end_to_end, large, memory, operations, processor, relay, replay, two_processors
 from bench.figures import Figure, Measured
 from bench.stage import Stage
 
@@ -27,6 +27,7 @@ _MODULES = {
     "bridge": bridge,
     "database": database,
     "processor": processor,
+    "replay": replay,
     "relay": relay,
     "end_to_end": end_to_end,
     "two_processors": two_processors,

@@ -31,6 +31,11 @@ CREATE TABLE bench.webhook (
 -- name: done_by_progress
 SELECT coalesce(sum(next_offset), 0)::bigint FROM onceflow.progress;
 
+-- name: positions_back
+-- As an operator's decision puts them back to the begin of the log.
+UPDATE onceflow.progress
+SET next_offset = 0, batch_end = 0, fingerprint = NULL, epoch = epoch + 1, clean = true, unclean_ends = 0;
+
 -- name: done_by_events
 SELECT count(*) FROM bench.event;
 

@@ -81,6 +81,7 @@ class Counts:
         return {
             "processed": self.processed,
             "ignored": self.ignored,
+            "parked": self.parked,
             "duplicate": self.duplicate,
             "quarantined": sum(self.quarantined.values()),
             "outcomes": self.outcomes,

@@ -34,6 +34,7 @@ NAMES = [
     "repeated_facts_vs_none",
     "repeated_facts_undeclared",
     "failing_1_percent_vs_none",
+    "replay_vs_new",
     "relay_vs_polling",
     "relay_vs_producer",
     "end_to_end_p50_ms",

@@ -14,6 +14,7 @@ from onceflow.demo.delivery import Attempt
 from onceflow.demo.ledgers import Delivery, Ledgers, OutcomeEntry, TopicEvent
 from onceflow.demo.oddities import Oddity
 from onceflow.demo.operation_count import Movement, OperationSums
+from onceflow.demo.poison_count import PoisonSums
 from onceflow.demo.stripe_events import StripeEvent
 from onceflow.demo.traffic import Plan, Request
 
@@ -65,27 +66,29 @@ SOUND = Ledgers(
 )
 
 SUMS = OperationSums(operations=9, effects=7, declined=2, were_unknown=3)
+POISON = PoisonSums(redriven=3, replay_runs=0, wrong=())
 
 
 def test_sound_ledgers_give_the_line_of_the_contract() -> None:
-    assert count(PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS).last_line() == (
+    assert count(PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS, poison=POISON).last_line() == (
         "demo: ok - 8 requests sent, 6 answered 200, 5 distinct events in the topic, 3 processed, 1 ignored, 1 quarantined,"
         " 2 outcomes written, 2 outcomes published, 9 operations, 7 effects, 2 declined, 3 were unknown, 0 in review,"
-        " 0 lost, 0 doubled"
+        " 3 redriven in order, 0 to replay, 0 lost, 0 doubled"
     )
 
 
 def test_webhooks_of_the_simulated_stripe_are_requests_too() -> None:
     sent = [Delivery("evt_4", 200), Delivery("evt_4", None)]
-    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, deliveries=sent), sums=SUMS)
+    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, deliveries=sent), sums=SUMS, poison=POISON)
     assert (found.sent, found.answered, found.simulated, found.ok) == (10, 7, 2, True)
-    lost = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, deliveries=[Delivery("evt_9", 200)]), sums=SUMS)
+    lost = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, deliveries=[Delivery("evt_9", 200)]), sums=SUMS, poison=POISON)
     assert lost.lost == ("answered 200 and not in the topic: evt_9",)
 
 
 @pytest.mark.parametrize("kind", ["lost", "doubled", "wrong"])
 def test_what_is_wrong_about_operations_turns_the_last_line(kind: str) -> None:
-    found = count(PLAN, ATTEMPTS, ledgers=SOUND, sums=replace(SUMS, **{kind: ("2 effects of operation x",)}))  # type: ignore[arg-type]
+    sums = replace(SUMS, **{kind: ("2 effects of operation x",)})  # type: ignore[arg-type]
+    found = count(PLAN, ATTEMPTS, ledgers=SOUND, sums=sums, poison=POISON)
     assert found.last_line().startswith("demo: FAILED - ")
     assert found.last_line().endswith("2 effects of operation x")
 
@@ -118,16 +121,16 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_fault_turns_the_last_line(fault: str) -> None:
     kind, changes = FAULTS[fault]
-    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, **changes), sums=SUMS)
+    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, **changes), sums=SUMS, poison=POISON)
     assert getattr(found, kind), found
     assert found.last_line().startswith("demo: FAILED - ")
 
 
 def test_answers_are_held_against_the_plan() -> None:
-    unanswered = count(PLAN, [*ATTEMPTS[:2], *ATTEMPTS[3:]], ledgers=SOUND, sums=SUMS)
+    unanswered = count(PLAN, [*ATTEMPTS[:2], *ATTEMPTS[3:]], ledgers=SOUND, sums=SUMS, poison=POISON)
     assert unanswered.wrong == ("1 webhooks were never answered with 200",)
-    believed = count(PLAN, [*ATTEMPTS, Attempt(FORGED, 200)], ledgers=SOUND, sums=SUMS)
+    believed = count(PLAN, [*ATTEMPTS, Attempt(FORGED, 200)], ledgers=SOUND, sums=SUMS, poison=POISON)
     assert "a wrong signature was answered 200" in believed.wrong
-    assert count(PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS, unsettled="lane 0 has published 1 of 2").wrong == (
-        "lane 0 has published 1 of 2",
-    )
+    assert count(
+        PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS, poison=POISON, unsettled="lane 0 has published 1 of 2"
+    ).wrong == ("lane 0 has published 1 of 2",)

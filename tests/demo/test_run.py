@@ -31,6 +31,7 @@ def test_small_demo_is_right(tmp_path: Path, cache_dir: Path, capsys: pytest.Cap
     assert report["quarantined"] == 8
     assert (report["operations"], report["effects"], report["declined"], report["in_review"]) == (37, 36, 1, 0)
     assert report["payments_sent"] == report["payments_published"] != {}
+    assert (report["redriven"], report["replay_runs"]) == (3, 0)
     assert "kill -9 kafka" in said.err
 
 

@@ -112,6 +112,8 @@ def test_help_is_the_default_and_names_every_public_target() -> None:
         "chaos",
         "judge",
         "bench",
+        "bench-large",
+        "replay-large",
         "bench-requirements",
         "requirements",
         "clean",

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from onceflow.demo.delivery import Attempt
 from onceflow.demo.ledgers import Ledgers, OutcomeEntry
 from onceflow.demo.operation_count import Movement, OperationSums
+from onceflow.demo.poison_count import PoisonSums
 from onceflow.demo.stripe_events import StripeEvent
 from onceflow.demo.traffic import Plan
 
@@ -33,6 +34,7 @@ OUTCOMES = {
     "charge.dispute.closed": "dispute.changed",
     "charge.dispute.funds_withdrawn": "dispute.changed",
     "charge.dispute.funds_reinstated": "dispute.changed",
+    "product.updated": "product.changed",
 }
 ONCE_PER_OBJECT = frozenset({"payment_intent.succeeded", "invoice.paid"})
 
@@ -59,6 +61,8 @@ class Count:
     declined: int
     were_unknown: int
     in_review: int
+    redriven: int
+    replay_runs: int
     lost: tuple[str, ...]
     doubled: tuple[str, ...]
     wrong: tuple[str, ...]
@@ -79,7 +83,7 @@ class Count:
             f" topic, {self.processed} processed, {self.ignored} ignored, {self.quarantined} quarantined,"
             f" {self.written} outcomes written, {self.published} outcomes published, {self.operations} operations,"
             f" {self.effects} effects, {self.declined} declined, {self.were_unknown} were unknown,"
-            f" {self.in_review} in review, 0 lost, 0 doubled"
+            f" {self.in_review} in review, {self.redriven} redriven in order, {self.replay_runs} to replay, 0 lost, 0 doubled"
         )
 
 
@@ -89,6 +93,7 @@ def count(
     *,
     ledgers: Ledgers,
     sums: OperationSums,
+    poison: PoisonSums,
     unsettled: str | None = None,
 ) -> Count:
     """Compare the sender's list with the ledgers.
@@ -98,6 +103,7 @@ def count(
         attempts: what was sent, with the answers.
         ledgers: what was found.
         sums: those of the operations.
+        poison: those of the act with the poisoned event.
         unsettled: why the system had not come to rest before the ledgers were read, None when it had.
     """
     tried = list(attempts)
@@ -125,9 +131,11 @@ def count(
         declined=sums.declined,
         were_unknown=sums.were_unknown,
         in_review=sums.in_review,
+        redriven=poison.redriven,
+        replay_runs=poison.replay_runs,
         lost=(*_lost(plan, tried, ledgers), *sums.lost),
         doubled=(*_doubled(ledgers), *sums.doubled),
-        wrong=(*((unsettled,) if unsettled else ()), *_wrong(plan, tried, ledgers), *sums.wrong),
+        wrong=(*((unsettled,) if unsettled else ()), *_wrong(plan, tried, ledgers), *sums.wrong, *poison.wrong),
     )
 
 

@@ -97,6 +97,12 @@ def _rows(report: Report) -> Iterator[tuple[str, str, str]]:
     yield "  declined", f"{count.declined:,}", "nothing was charged, and the intent is closed"
     yield "  were unknown", f"{count.were_unknown:,}", "an answer was lost, or the worker died; settled by evidence"
     yield "  in review", f"{count.in_review:,}", "nothing was left to a person"
+    yield (
+        "redriven in their order",
+        f"{count.redriven:,}",
+        "one poisoned event and those behind it, after its handler was mended",
+    )
+    yield "to replay", f"{count.replay_runs:,}", "a dry run over the whole topic: everything has its marker"
     for currency in sorted({*report.sent, *report.published}):
         sent, published = (_money(sums.get(currency, 0), currency) for sums in (report.sent, report.published))
         yield f"payments sent, {currency}", sent, f"in the outcome topic: {published}"

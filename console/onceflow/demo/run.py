@@ -1,4 +1,4 @@
-"""The demo from its first line to its last: one webhook, two thousand and 250 operations with deaths in each part, the sum.
+"""The demo from its first line to its last: one webhook, 2,000 and 250 operations with deaths, one poisoned event, the sum.
 
 Rule: whatever happens, the last line on standard output says ``demo: ok`` or ``demo: FAILED``, and nothing that the demo
 started is left behind.
@@ -18,11 +18,13 @@ from pathlib import Path
 
 from onceflow.demo.breaking import Breaker, Death, plan_deaths
 from onceflow.demo.counting import count, money_published, money_sent
-from onceflow.demo.delivery import StripeLikeSender
+from onceflow.demo.delivery import Attempt, StripeLikeSender
 from onceflow.demo.first_event import put_first, send_and_see
 from onceflow.demo.ledgers import Ledgers, read_ledgers, wait_until_settled
 from onceflow.demo.narration import Narrator
 from onceflow.demo.operation_count import OperationSums, count_operations
+from onceflow.demo.poison import BROKEN, HANDLERS, Mended, Poison, PoisonAct, deploy, plan_poison
+from onceflow.demo.poison_count import count_poison
 from onceflow.demo.report import Report, write_failed, write_report
 from onceflow.demo.running_system import RunningSystem
 from onceflow.demo.shop import BAD_CARDS, OPERATIONS, Deed, Order, Shop, break_stripe, plan_deeds
@@ -88,19 +90,29 @@ def _run(options: DemoOptions, *, seed: int, folder: Path, narrator: Narrator) -
     narrator.say(
         "starting PostgreSQL, Kafka, a simulated Stripe and our parts (the first time Kafka is fetched, 45 MB)"
     )
-    with RunningSystem(folder, environment={**options.environment, **OPERATIONS}) as system:
+    deploy(BROKEN, folder)
+    poison = plan_poison(seed=seed, now=int(time.time()))
+    with RunningSystem(folder, environment={**options.environment, **OPERATIONS}, handlers=HANDLERS) as system:
         ready = system.start(say=narrator.say)
         narrator.say(f"all up: {ready.webhook_url.partition('/webhooks')[0]}/readyz")
         sender = StripeLikeSender(lambda: (system.ready.webhook_url, system.ready.webhook_secret), seed=seed)
         shop = Shop(lambda: system.ready, deeds)
         try:
             deaths = _send_all(plan, seed=seed, system=system, sender=sender, shop=shop, narrator=narrator)
+            attempts, mended = _mend(poison, seed=seed, system=system, narrator=narrator)
             reason = _settle(system, narrator)
         finally:
             sender.abandon()
             shop.abandon()
         ledgers = read_ledgers(system.ready)
-        result = count(plan, sender.attempts, ledgers=ledgers, sums=_sums(deeds, ledgers), unsettled=reason)
+        result = count(
+            plan.joined(poison.events),
+            [*sender.attempts, *attempts],
+            ledgers=ledgers,
+            sums=_sums(deeds, ledgers),
+            poison=count_poison(poison, mended, written=ledgers.written),
+            unsettled=reason,
+        )
         sums = (money_sent(plan, ledgers.movements), money_published(ledgers))
         narrator.say("stopping everything")
     report = Report(
@@ -146,8 +158,15 @@ def _send_all(
     return breaker.deaths
 
 
+def _mend(poison: Poison, *, seed: int, system: RunningSystem, narrator: Narrator) -> tuple[list[Attempt], Mended]:
+    narrator.act("Act 3: one event breaks its handler, and the handler is mended")
+    act = PoisonAct(system, poison, say=narrator.say)
+    mended = act.play(seed=seed)
+    return act.attempts, mended
+
+
 def _settle(system: RunningSystem, narrator: Narrator) -> str | None:
-    narrator.act("Act 3: is the sum still right?")
+    narrator.act("Act 4: is the sum still right?")
     narrator.say("waiting until every record is done, every operation settled and every outcome published")
     reason = wait_until_settled(lambda: system.ready)
     narrator.say("settled; counting from raw topics and tables" if reason is None else f"not settled: {reason}")

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -46,6 +46,7 @@ class Ready:
     pids: Mapping[str, int]
     stripe_api_base: str = ""
     stripe_api_key: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_ready(path: Path) -> Ready | None:
@@ -65,6 +66,7 @@ def read_ready(path: Path) -> Ready | None:
         pids=found["pids"],
         stripe_api_base=found.get("stripe_api_base", ""),
         stripe_api_key=found.get("stripe_api_key", ""),
+        environment=found.get("environment", {}),
     )
 
 
@@ -79,6 +81,7 @@ class RunningSystem:
 
     def __init__(self, folder: Path, *, environment: Mapping[str, str], handlers: str | None = None) -> None:
         self.folder = folder
+        self.environment = environment
         self.data_folder = folder / "data"
         self.log = folder / UP_LOG
         self._ready_file = folder / READY_FILE

@@ -42,6 +42,12 @@ class Plan:
     events: list[StripeEvent]
     odd: list[Oddity]
 
+    def joined(self, events: list[StripeEvent]) -> Plan:
+        """Return the plan with events that were sent beside it."""
+        return Plan(
+            [*self.requests, *(Request("event", event.body) for event in events)], [*self.events, *events], self.odd
+        )
+
 
 def plan_traffic(*, seed: int, now: int, count: int = REQUESTS) -> Plan:
     """Return the plan of a demo.

@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 from onceflow_processor.admission import Item
 from onceflow_processor.position import LogBounds
-from onceflow_processor.records import Record
 
 KEYS_MAX: Final = 1_000
 """Keys, types or event ids in one request; more are a range of their own."""
@@ -77,15 +76,10 @@ class Request:
     allow_operations: bool = False
     rate: float | None = None
 
-    def takes_record(self, record: Record) -> bool:
-        """Tell by its key whether a record is meant."""
-        if not self.keys:
-            return True
-        key = (record.key or b"").decode("utf-8", "replace")
-        return key in self.keys or key.partition("/")[2] in self.keys
-
-    def takes_item(self, item: Item) -> bool:
-        """Tell by type and event id; a record that nobody vouches for has neither."""
+    def takes(self, item: Item) -> bool:
+        """Tell whether a record is meant; one that nobody vouches for has no type and no event id."""
+        if self.keys and not self._takes_key(item):
+            return False
         if not self.types and not self.event_ids:
             return True
         if item.event is None:
@@ -93,6 +87,11 @@ class Request:
         if self.event_ids and item.event.identity.event_id not in self.event_ids:
             return False
         return not self.types or any(_is_of(item.event.type, pattern) for pattern in self.types)
+
+    def _takes_key(self, item: Item) -> bool:
+        """By the record's key, or by the key that onceflow keeps in order where somebody else chose the record's."""
+        given = ((item.record.key or b"").decode("utf-8", "replace"), item.order_key)
+        return any(key in self.keys or key.partition("/")[2] in self.keys for key in given if key)
 
     def filters(self) -> dict[str, Any]:
         """Return what was asked for as plain JSON, for the row of the run; ``request_of`` reads it."""

@@ -33,7 +33,6 @@ from onceflow_processor.replay.rerun_report import EventRerun
 from onceflow_processor.replay.revisions import Change, Stored, compare, gone
 from onceflow_processor.replay.revisions import Known as KnownOutcome
 from onceflow_processor.tail import Tail, write_tail
-from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.sql import queries
 
@@ -262,7 +261,7 @@ class RerunAttempt:
 
 
 def _event_of(item: Item) -> Event | None:
-    envelope = read_envelope(item.body)
+    envelope = item.take_envelope()
     if item.event is None or envelope.problem is not None or envelope.created is None or envelope.body is None:
         return None
     return Event(

@@ -115,12 +115,12 @@ class Survey:
                 page = _take(records)
                 if not page:
                     return
-                judged = self._judge([record for record in page if self._request.takes_record(record)], partition)
+                judged = self._judge(page, partition)
                 yield Page(partition, [record.offset for record in page], judged, page[-1].offset + 1)
 
     def _judge(self, records: Sequence[Record], partition: Partition) -> list[Judged]:
         now = datetime.now(UTC)
-        items = [item for record in records if self._request.takes_item(item := self._admit(record, now))]
+        items = [item for record in records if self._request.takes(item := self._admit(record, now))]
         if not items:
             return []
         with self._connection.transaction():

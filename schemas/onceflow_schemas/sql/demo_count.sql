@@ -15,7 +15,9 @@ SELECT 'operation ' || id || ' is ' || state
 FROM onceflow.operation
 WHERE state NOT IN ('succeeded', 'failed', 'canceled')
 UNION ALL
-SELECT count(*) || ' outcomes of the application are not in their lanes' FROM onceflow.outcome_staged HAVING count(*) > 0;
+SELECT count(*) || ' outcomes of the application are not in their lanes' FROM onceflow.outcome_staged HAVING count(*) > 0
+UNION ALL
+SELECT count(*) || ' events are parked' FROM onceflow.parked HAVING count(*) > 0;
 
 -- name: progress
 -- How far each partition of a topic is done.
@@ -25,10 +27,15 @@ SELECT partition, next_offset FROM onceflow.progress WHERE topic = %(topic)s;
 -- The one state of each event that was taken in.
 SELECT account, mode, event_id, state FROM onceflow.inbox;
 
+-- name: states
+-- The states of some events; their ids are the demo's own, so that one account and mode are enough.
+SELECT event_id, state FROM onceflow.inbox WHERE event_id = ANY(%(event_ids)s);
+
 -- name: quarantined
--- Records that wait for a person; an event without a usable identity is counted by its bytes.
+-- Records that wait for a person; an event without a usable identity is counted by its bytes.  What was tried again is no more in it.
 SELECT coalesce(event_id, 'sha256:' || encode(sha256(value), 'hex')) AS event_id, code, sha256(value) AS digest
-FROM onceflow.quarantine;
+FROM onceflow.quarantine
+WHERE decision IS DISTINCT FROM 'retried';
 
 -- name: outcomes
 -- Every outcome with the cause that it has, in the order in which its lane hands it out (primary key).

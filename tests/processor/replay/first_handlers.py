@@ -31,3 +31,13 @@ def counts(event: Event, tx: Tx) -> None:
 def mails(event: Event, tx: Tx) -> None:
     tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, 3)", [event.id])
     tx.outcome("mailed", key=event.object["id"], data={})
+
+
+@handlers.on("customer.updated", order="latest")
+def keeps(event: Event, tx: Tx) -> None:
+    tx.outcome("kept", key=event.object["id"], data={"name": event.object["name"]})
+
+
+@handlers.on("customer.updated")
+def notes(event: Event, tx: Tx) -> None:
+    tx.outcome("noted", key=event.object["id"], data={"stale": event.is_stale, "event": event.id})

@@ -17,7 +17,11 @@ def books(event: Event, tx: Tx) -> None:
     added = tx.book("sum", event.object["id"], total=event.object["amount_paid"])
     tx.outcome("paid", key=event.object["id"], data={"added": added, "first": not event.id.startswith("evt_changed")})
     if event.id.startswith("evt_new"):
-        tx.outcome("thanks", key=event.object["id"], data={})
+        tx.outcome("thanks", key=event.object["id"], data={"tax": tx.book("tax", event.object["id"], total=7)})
+    if event.id.startswith("evt_breaks"):
+        tx.connection.commit()
+    if event.id.startswith("evt_sleeps"):
+        tx.execute("SELECT pg_sleep(60)")
     if event.id.startswith(("evt_asks", "evt_wants")):
         tx.request(give_back, subject=event.object["id"], charge="ch_1", amount=5)
     if event.id.startswith("evt_conflict"):
@@ -35,3 +39,13 @@ def counts(event: Event, tx: Tx) -> None:
 def mails(event: Event, tx: Tx) -> None:
     tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, 3)", [event.id])
     tx.outcome("mailed", key=event.object["id"], data={})
+
+
+@handlers.on("customer.updated", order="latest")
+def keeps(event: Event, tx: Tx) -> None:
+    tx.outcome("kept", key=event.object["id"], data={"name": event.object["name"]})
+
+
+@handlers.on("customer.updated")
+def notes(event: Event, tx: Tx) -> None:
+    tx.outcome("noted", key=event.object["id"], data={"stale": event.is_stale, "event": event.id})

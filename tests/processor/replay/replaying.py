@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.processor.processor_process import Road
 
-REPLAY_SECONDS_MAX = 240
+REPLAY_SECONDS_MAX = 600
 ASK_SECONDS_MAX = 60
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import signal
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
 import pytest
+from confluent_kafka import Producer
 
+from tests.processor.conftest import event_body, record
 from tests.processor.processor_process import MakeRoad, Road, ids, wait_until
 from tests.processor.replay.killed import armed_replay, killed_replay, runs
 from tests.processor.replay.replaying import REPLAY_SECONDS_MAX, error_of, replayed, untouched
@@ -76,6 +79,45 @@ def test_what_is_missing_runs_once_and_everything_else_stays(make_road: MakeRoad
     audits = road.rows("SELECT action, reason, after FROM onceflow.audit ORDER BY id")
     assert [row["action"] for row in audits] == ["replay_begun", "replay_ended"] * 2
     assert audits[1]["after"] == _counts(answer)
+
+
+def test_what_is_older_than_the_horizon_is_refused_with_the_reason_and_never_runs(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    made = record(
+        event_body("evt_old", "invoice.paid", {"id": "in_old", "object": "invoice"}),
+        0,
+        topic=road.events,
+        deployment=road.deployment,
+        received_at=datetime.now(UTC) - timedelta(days=40),
+    )
+    producer = Producer({"bootstrap.servers": road.bootstrap})
+    road.produce(producer, made.key, made.value, headers=made.headers, partition=0)
+    assert producer.flush(20) == 0
+    road.publish(ids("a", 2), partition=0)
+    for _ in range(2):
+        # Its marker was deleted long ago: nothing tells whether it had its effects.
+        answer = replayed(road, "--include", "ignored", *EXECUTE)
+        assert (answer["fates"]["refused"], answer["codes"]) == (1, {"too_old": 1})
+    assert set(road.states()) == set(ids("a", 2))
+    assert len(road.outcome_ids()) == 2
+
+
+def test_a_failing_event_waits_as_a_live_one_does_and_handlers_that_never_run_again_stay_out(
+    make_road: MakeRoad,
+) -> None:
+    road = make_road(partitions=1)
+    road.publish(["evt_same0", "evt_fails0", "evt_same1"], partition=0)
+    handlers = ("--handlers", "tests.processor.replay.mended_handlers:handlers")
+    answer = replayed(road, *EXECUTE, *handlers)
+    assert answer["left_out_handlers"] == ["mails"]
+    assert answer["done"] == {"processed": 2, "quarantined": 1, "outcomes": 2}
+    assert road.states() == {"evt_same0": "processed", "evt_fails0": "quarantined", "evt_same1": "processed"}
+    by_handler = road.rows("SELECT pid, count(*) AS n FROM public.seen GROUP BY 1 ORDER BY 1")
+    assert by_handler == [{"pid": 1, "n": 2}, {"pid": 2, "n": 2}]
+    assert [row["order_key"] for row in road.rows("SELECT order_key FROM onceflow.parked_key")] == [
+        "acct_test/in_evt_fails0"
+    ]
+    assert replayed(road, *EXECUTE, *handlers)["fates"] == {"skipped": 2, "quarantined": 1}
 
 
 def _counts(answer: dict[str, Any]) -> dict[str, Any]:

@@ -116,7 +116,11 @@ def test_changed_outcomes_become_revisions_and_the_second_time_all_is_unchanged(
     assert (_seen(road, 1), _seen(road, 2), _seen(road, 3)) == (9, 9 + 6, 9)
     assert len(road.rows("SELECT * FROM onceflow.operation")) == 2
     assert untouched(road) == before
+    # What a mended handler books for the first time is booked once, although its own SQL is undone.
+    booked = "SELECT booked.total, booking.difference FROM onceflow.booked JOIN onceflow.booking USING (namespace, key)"
+    assert road.rows(f"{booked} WHERE namespace = 'tax'") == [{"total": 7, "difference": 7}]
     again = replayed(road, *EXECUTE, *MENDED, status=1)
+    assert road.rows(f"{booked} WHERE namespace = 'tax'") == [{"total": 7, "difference": 7}]
     assert again["done"] == {
         "rerun": 9, "unchanged": 8, "gone": 1, "operations_exists": 1, "operations_new": 1, "operations_conflict": 1,
         "failed": 2, "held": 1,
@@ -195,3 +199,41 @@ def test_a_closed_lane_holds_a_rerun(road: Road) -> None:
     held = replayed(road, *EXECUTE, "--type", "invoice.paid", *MENDED, status=1)
     assert held["error"]["code"] == "replay_held"
     assert _seen(road, 2) == 9
+
+
+def test_a_handler_that_breaks_the_transaction_or_never_returns_costs_its_own_event_only(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    events = ["evt_changed0", "evt_breaks0", "evt_changed1", "evt_sleeps0", "evt_changed2"]
+    road.publish(events, partition=0)
+    with road.processor(**FIRST):
+        road.wait_for_events(len(events))
+        wait_until(lambda: _next_offset(road) == len(events), "the position is behind them")
+    seen = _seen(road, 1)
+    quick = ("--set", "processor.handler_deadline_seconds=1")
+    answer = replayed(road, *EXECUTE, *MENDED, *quick, status=1)
+    assert answer["done"] == {"rerun": 5, "changed": 3, "failed": 2}
+    codes = {line["event"].rpartition("/")[2]: line["code"] for line in answer["found"] if line["found"] == "failed"}
+    assert codes == {"evt_breaks0": "handler_broke_transaction", "evt_sleeps0": "handler_timeout"}
+    assert _seen(road, 1) == seen
+    assert sum(row["revision"] == 2 for row in _outcomes(road)) == 3
+
+
+def test_the_place_of_an_event_is_as_the_guard_said_at_its_first_run(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    for number, (created, name) in enumerate([(1_767_225_600, "new"), (1_767_225_500, "old")]):
+        customer = {"id": "cus_1", "object": "customer", "name": name}
+        road.publish(
+            [f"evt_c{number}"], partition=0, event_type="customer.updated", created=created, data={"object": customer}
+        )
+    with road.processor(**FIRST):
+        road.wait_for_events(2)
+        wait_until(lambda: _next_offset(road) == 2, "the position is behind them")
+    assert [(row["type"], row["value"]) for row in _outcomes(road)] == [
+        ("kept", '{"name":"new"}'),
+        ("noted", '{"event":"evt_c0","stale":false}'),
+        ("noted", '{"event":"evt_c1","stale":true}'),
+    ]
+    before = _everything(road)
+    # The guard has both applied by now: only the recorded place makes the newer one newer again.
+    assert replayed(road, *RERUN, *MENDED)["done"] == {"rerun": 2, "unchanged": 3}
+    assert _everything(road) == before
