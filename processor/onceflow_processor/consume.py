@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import cast
 
 import structlog
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -22,9 +21,10 @@ from onceflow_processor.consumer_errors import ConsumerErrors, whole
 from onceflow_processor.group_offsets import GroupOffsets
 from onceflow_processor.handoff import Assigned, Command, Done, Handoff, Read, Renew, Revoked, Stopped
 from onceflow_processor.kafka_client import consumer_properties
+from onceflow_processor.kafka_message import partition_of, record_of
 from onceflow_processor.log_view import LogView
 from onceflow_processor.position import Begin, Stop, judge_first_record
-from onceflow_processor.records import Headers, Partition, Record
+from onceflow_processor.records import Partition, Record
 from onceflow_processor.stall_watch import StallWatch
 from onceflow_producer.failpoint import hit
 from onceflow_producer.kafka_errors import REFUSALS
@@ -179,7 +179,7 @@ class ConsumeThread(threading.Thread):
 
     def _wanted(self, consumer: Consumer, message: Message) -> Record | None:
         """Turn a message into a record, unless nobody asked for it."""
-        partition = _partition_of(message)
+        partition = partition_of(message)
         held, offset = self._held.get(partition), message.offset()
         if held is None or held.begin is None or offset is None or offset <= held.last_offset:
             return None
@@ -188,15 +188,7 @@ class ConsumeThread(threading.Thread):
             self._begin_anew(consumer, partition)
             return None
         held.last_offset = offset
-        record = Record(
-            partition=partition,
-            offset=offset,
-            timestamp_ms=message.timestamp()[1],
-            key=message.key(),
-            value=message.value(),
-            headers=cast("Headers", message.headers() or []),
-            generation=held.generation,
-        )
+        record = record_of(message, generation=held.generation)
         if not held.checked and not self._check_first(consumer, record, held, held.begin):
             return None
         return record if offset >= held.begin.next_offset else None
@@ -213,7 +205,9 @@ class ConsumeThread(threading.Thread):
                 # Without an answer nothing can be judged: look at the log again and begin anew.
                 self._begin_anew(consumer, record.partition)
                 return False
-        stop = judge_first_record(begin, offset=record.offset, fingerprint=fingerprint, low=low)
+        given = self._rules.inputs.get(record.partition.topic)
+        compacted = given is not None and given.compacted
+        stop = judge_first_record(begin, offset=record.offset, fingerprint=fingerprint, low=low, compacted=compacted)
         if stop is None:
             held.checked = True
             return True
@@ -235,7 +229,7 @@ class ConsumeThread(threading.Thread):
         self._count("message_error")
         if error.code() == _OUT_OF_RANGE and message.topic() is not None:
             # It comes once, and then this partition would stand still silently.
-            self._stand_still(consumer, _partition_of(message), Stop("offset_out_of_range", error.str()))
+            self._stand_still(consumer, partition_of(message), Stop("offset_out_of_range", error.str()))
             return
         log.warning("kafka_message_error", code=error.name(), detail=error.str())
 
@@ -392,9 +386,3 @@ class ConsumeThread(threading.Thread):
             return
         log.error("consumer_rebuilt", detail=str(error.args[0]))
         self._ending.wait(REBUILD_SECONDS)
-
-
-def _partition_of(message: Message) -> Partition:
-    topic, number = message.topic(), message.partition()
-    assert topic is not None and number is not None, "a message has both"  # noqa: PT018 - one fact
-    return Partition(topic, number)

@@ -37,10 +37,10 @@ class Event:
         identity: (account, mode, event id).
         type: Stripe's type, such as ``invoice.paid``.
         created: when Stripe made it, whole seconds; no ordering key.
-        received_at: when the bridge took it.
+        received_at: when the bridge took it; on topics of others the same as ``created``.
         api_version: the version that rendered the body, None when the body does not say.
         body: the whole event as parsed JSON.
-        raw: the exact bytes that Stripe signed.
+        raw: the exact bytes that Stripe signed; where the bus wraps events in other documents, the event written again.
         text_replaced: True when NUL or lone surrogates in texts were replaced by U+FFFD in ``body``, because
             PostgreSQL's text and UTF-8 cannot hold them; ``raw`` has them still.
         is_stale: True when it tells an older state of its object than was applied; known only where a handler of its

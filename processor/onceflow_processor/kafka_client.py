@@ -59,11 +59,12 @@ kafka_log = logging.getLogger("onceflow.kafka")
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What a topic is: its id (base64), its number of partitions, its ``max.message.bytes``."""
+    """What a topic is: its id (base64), its number of partitions, its ``max.message.bytes``, and whether it is compacted."""
 
     topic_id: str
     partitions: int
     message_bytes_max: int
+    compacted: bool = False
 
 
 def consumer_properties(kafka: Mapping[str, object], *, group: str, protocol: str) -> dict[str, Any]:
@@ -117,7 +118,8 @@ def describe_topics(admin: AdminClient, topics: Sequence[str]) -> dict[str, Topi
     found: dict[str, TopicFacts] = {}
     for topic, shape in shapes.items():
         config = _answer(configs[resources[topic]], topic=topic, right="DESCRIBE_CONFIGS")
-        found[topic] = TopicFacts(str(shape.topic_id), len(shape.partitions), int(config["max.message.bytes"].value))
+        bytes_max, compacted = int(config["max.message.bytes"].value), "compact" in config["cleanup.policy"].value
+        found[topic] = TopicFacts(str(shape.topic_id), len(shape.partitions), bytes_max, compacted)
     return found
 
 

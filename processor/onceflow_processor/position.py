@@ -64,10 +64,17 @@ def judge_position(position: Position, bounds: LogBounds) -> Begin | Stop:
     return Begin(before, next_offset, position.fingerprint)
 
 
-def judge_first_record(begin: Begin, *, offset: int, fingerprint: str, low: int) -> Stop | None:
+def judge_first_record(
+    begin: Begin, *, offset: int, fingerprint: str, low: int, compacted: bool = False
+) -> Stop | None:
     """Compare the first record that was read with the fingerprint; None when it agrees.
 
-    ``low`` is the first offset that the log holds now: retention may have taken the record since the position was judged.
+    Args:
+        begin: where reading was to begin, and what was read there before.
+        offset: of the first record.
+        fingerprint: of the first record.
+        low: the first offset that the log holds now: retention may have taken the record since the position was judged.
+        compacted: Kafka removes records from the middle of this log, so that one that is gone says nothing.
     """
     if begin.fingerprint is None or fingerprint == begin.fingerprint or begin.offset < low <= begin.next_offset:
         return None
@@ -76,6 +83,8 @@ def judge_first_record(begin: Begin, *, offset: int, fingerprint: str, low: int)
         return Stop("log_start_passed", f"retention removed the records {lost} before they were read")
     if offset == begin.offset:
         return Stop("fingerprint_differs", f"the record at {offset} is not the one that was read there before")
+    if compacted:
+        return None
     return Stop(
         "fingerprint_differs", f"the record at {begin.offset} is gone from the middle of the log: {offset} came first"
     )

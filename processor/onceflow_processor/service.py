@@ -5,8 +5,8 @@ from __future__ import annotations
 import gc
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -127,8 +127,14 @@ class ProcessorOptions:
     prepared: bool = True
     dead_letters: DeadLetterOptions | None = None
 
-    def rules(self, accounts: frozenset[str], *, known_from: datetime | None) -> Rules:
-        """Return the rules of admission, for the accounts that the database has frozen and what it has deleted."""
+    def rules(self, accounts: frozenset[str], *, known_from: datetime | None, compacted: Collection[str] = ()) -> Rules:
+        """Return the rules of admission.
+
+        Args:
+            accounts: that the database has frozen.
+            known_from: what the database has deleted is older.
+            compacted: topics of whose records Kafka removes some.
+        """
         return Rules(
             deployment=self.deployment,
             accounts=accounts,
@@ -136,7 +142,7 @@ class ProcessorOptions:
             keys=self.attestation_keys,
             horizon=timedelta(days=self.horizon_days),
             known_from=known_from,
-            inputs={one.topic: one for one in self.inputs},
+            inputs={one.topic: replace(one, compacted=one.topic in compacted) for one in self.inputs},
         )
 
 
@@ -265,7 +271,11 @@ class ProcessorService:
             raise
         seconds = options.handler_deadline_seconds + options.batch_seconds_max + TRANSACTION_MARGIN_SECONDS
         return connection, WorkerSettings(
-            rules=options.rules(accounts, known_from=known_from),
+            rules=options.rules(
+                accounts,
+                known_from=known_from,
+                compacted=[name for name, one in topics.items() if one.compacted],
+            ),
             attempt=AttemptSettings(
                 run=HandlerSettings(
                     handlers=options.handlers,

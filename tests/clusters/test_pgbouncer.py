@@ -8,12 +8,20 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from onceflow import attach
 from tests.clusters.installation import Installation
 from tests.clusters.pgbouncer import PgBouncer
+from tests.processor.operations.operator_process import SmallStripe
+from tests.processor.operations.sample_effects import refund
 from tests.producer.bridge_process import wait_until
 
 EVENTS = 300
 NAMED_SECONDS = 40.0
+REQUESTS = 50
+COUNTED = (
+    "SELECT (SELECT count(*) FROM onceflow.operation WHERE state = 'succeeded'),"
+    " (SELECT count(*) FROM onceflow.outcome WHERE type = 'order.paid')"
+)
 
 
 @pytest.fixture
@@ -43,6 +51,36 @@ def test_nothing_is_lost_or_doubled_behind_it(place: Installation, tmp_path: Pat
         for part in parts:
             told = {line.get("event") for line in part.lines()}
             assert not told & {"database_away", "relay_term_ended", "fenced"}, part.text()
+
+
+def test_operations_of_an_application_behind_it_are_carried_out_without_wake_ups(
+    place: Installation, tmp_path: Path
+) -> None:
+    """R53: each statement fifty times over two connections; LISTEN does not pass a pooler, and nothing relies on it."""
+    with PgBouncer(tmp_path, place.database_url, server_connections=2) as pooler, ExitStack() as stack:
+        stripe = stack.enter_context(SmallStripe())
+        pooled = {
+            "DATABASE_URL": pooler.url,
+            "ONCEFLOW_DATABASE_PREPARED": "false",
+            "STRIPE_API_KEY": "sk_test_1",
+            "ONCEFLOW_STRIPE_API_BASE": stripe.url,
+            "ONCEFLOW_PROCESSOR_HANDLERS": "tests.processor.operations.sample_effects:handlers",
+        }
+        place.set_up(**pooled)
+        stack.enter_context(place.running("process", **pooled))
+        operator = stack.enter_context(place.running("operate", **pooled))
+        for number in range(REQUESTS):
+            with psycopg.connect(pooler.url, prepare_threshold=None) as shop:
+                tx = attach(shop, cause=f"order-{number}")
+                tx.request(refund, subject=f"order-{number}", charge="ch_1", amount=500)
+                tx.outcome("order.paid", key=f"order-{number}", data={})
+
+        def counted() -> tuple[int, ...] | None:
+            with psycopg.connect(place.database_url) as owner:
+                return owner.execute(COUNTED).fetchone()
+
+        wait_until(lambda: counted() == (REQUESTS, REQUESTS), within_seconds=NAMED_SECONDS, why=operator.text())
+        assert len(stripe.effects) == sum(stripe.effects.values()) == REQUESTS
 
 
 def test_prepared_statements_behind_it_are_named_as_the_fault_and_cost_no_event(

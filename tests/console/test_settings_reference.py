@@ -37,7 +37,7 @@ def test_every_setting_has_a_row_with_its_variable_and_meaning() -> None:
 
 def test_the_examples_of_the_page_are_settings() -> None:
     blocks = re.findall(r"```toml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     for block in blocks:
         found = from_table(tomllib.loads(block.replace('"..."', f'"{"s" * 43}"')), place="page")
         flags = {name: ("page", given.value) for name, given in found.values.items()}

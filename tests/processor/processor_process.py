@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -20,8 +21,11 @@ from psycopg.rows import dict_row
 
 from tests.conftest import create_topic
 from tests.processor.conftest import ACCOUNT, DEPLOYMENT, KEY, event_body, record
+from tests.processor.inputs.foreign_records import WRAP
 
 WAIT_SECONDS_MAX = 90.0
+CREATED = int(time.time())
+"""Of events of foreign formats, whose own time is compared with the horizon; repeats of an event say the same."""
 PARTITION_UA = -1
 """librdkafka's "no partition": the partitioner chooses."""
 LANES = 3
@@ -39,6 +43,7 @@ class Road:
     events: str = ""
     outcomes: str = ""
     deployment: str = field(default_factory=lambda: f"{DEPLOYMENT}-{uuid.uuid4().hex[:8]}")
+    input_format: str = "onceflow"
 
     def __post_init__(self) -> None:
         self.events = create_topic(self.bootstrap, prefix="events", partitions=self.partitions)
@@ -56,6 +61,9 @@ class Road:
             "ONCEFLOW_PROCESSOR_GROUP_PROTOCOL": self.group_protocol,
             "ONCEFLOW_PROCESSOR_HANDLERS": "tests.processor.sample_handlers:handlers",
         }
+        if self.input_format != "onceflow":
+            table = {"topic": self.events, "format": self.input_format, "trust": "transport"}
+            self._environment["ONCEFLOW_INPUTS"] = json.dumps([table])
         from onceflow_processor.kafka_client import admin_client, topic_id  # noqa: PLC0415
 
         outcome_id = topic_id(admin_client({"bootstrap.servers": self.bootstrap}), self.outcomes)
@@ -85,10 +93,15 @@ class Road:
     def publish(
         self, event_ids: Sequence[str], *, partition: int | None = None, event_type: str = "invoice.paid", **extra: Any
     ) -> None:
-        """Publish events as the bridge does, one invoice each."""
+        """Publish events as the bridge does, or as the format of the topic wants them, one invoice each."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "partitioner": "murmur2_random"})
         for event_id in event_ids:
             subject = {"id": f"in_{event_id}", "object": "invoice", "amount_paid": 1}
+            if self.input_format != "onceflow":
+                body = event_body(event_id, event_type, subject, **{"created": CREATED, **extra})
+                wrapped = WRAP[self.input_format](body)
+                self.produce(producer, None, wrapped.value, headers=wrapped.headers, partition=partition)
+                continue
             made = record(
                 event_body(event_id, event_type, subject, **extra), 0, topic=self.events, deployment=self.deployment
             )

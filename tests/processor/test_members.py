@@ -11,15 +11,17 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from tests.processor.processor_process import MakeRoad, Road, end, ids, wait_until
 
 EVENTS = 3_000
 PAGE = 500
-ROUNDS = 3
+ROUNDS = 2
 ROUND_SECONDS = 2.0
 BATCH_RECORDS = 25
+WAVE = 20
 QUICK_CLASSIC = {
     "ONCEFLOW_KAFKA_CONSUMER_SESSION_TIMEOUT_MS": "2000",
     "ONCEFLOW_KAFKA_CONSUMER_HEARTBEAT_INTERVAL_MS": "300",
@@ -100,3 +102,56 @@ def test_workers_that_come_and_go_every_two_seconds_do_everything_once(make_road
         assert [end(member) for member in members] == [0, 0]
     work.check_once(set(events))
     assert sum(work.runs().values()) - EVENTS <= killed * BATCH_RECORDS
+
+
+def test_group_offsets_that_are_gone_or_wrong_are_not_followed(make_road: MakeRoad) -> None:
+    """R47: nothing is skipped and nothing read again, whatever somebody does to the offsets of the group."""
+    work = Work(make_road(partitions=1))
+    road, done = work.road, 0
+    admin = AdminClient({"bootstrap.servers": road.bootstrap})
+    group = f"onceflow.{road.deployment}.processor"
+    for number, offset in enumerate([None, 1_000]):
+        road.publish(ids(f"w{number}_", WAVE), work_ms=0)
+        done += WAVE
+        with work.member() as member:
+            road.wait_for_events(done)
+            wait_until(lambda done=done: group_offsets(road) == done, "the group is told")
+            assert end(member) == 0
+        if offset is None:
+            admin.delete_consumer_groups([group])[group].result(20)
+        else:
+            place = ConsumerGroupTopicPartitions(group, [TopicPartition(road.events, 0, offset)])
+            admin.alter_consumer_group_offsets([place])[group].result(20)
+    road.publish(ids("last", WAVE), work_ms=0)
+    with work.member():
+        road.wait_for_events(done + WAVE)
+    assert set(work.runs().values()) == {1}
+    assert len(work.runs()) == done + WAVE
+
+
+def test_work_longer_than_the_poll_interval_stays_with_its_worker(make_road: MakeRoad) -> None:
+    """R43: the other worker does not get the partition and then loses it in turn; the slow event is run once.
+
+    With the classic protocol, because the client takes no interval below the session of the other one.
+    """
+    settings = {"ONCEFLOW_KAFKA_CONSUMER_MAX_POLL_INTERVAL_MS": "3000"}
+    work = Work(make_road(partitions=2, group_protocol="classic"), **settings)
+    with work.member(), work.member():
+        work.road.publish(ids("a", WAVE), work_ms=0)
+        work.road.wait_for_events(WAVE)
+        wait_until(lambda: len({owner for owner, _ in holders(work.road)}) == 2, "each worker has a partition")
+        before = holders(work.road)
+        work.road.publish(["evt_slow"], partition=0, work_ms=6_000)
+        work.road.publish(ids("behind", WAVE), partition=0, work_ms=0)
+        work.road.publish(ids("beside", WAVE), partition=1, work_ms=0)
+        wait_until(lambda: set(ids("beside", WAVE)) <= set(work.road.states()), "the other partition goes on")
+        assert "evt_slow" not in work.road.states()
+        work.road.wait_for_events(3 * WAVE + 1)
+        assert holders(work.road) == before
+    assert set(work.runs().values()) == {1}
+
+
+def holders(road: Road) -> list[tuple[str, int]]:
+    """Owner and epoch of each partition."""
+    rows = road.rows("SELECT owner, epoch FROM onceflow.progress ORDER BY partition")
+    return [(row["owner"], row["epoch"]) for row in rows]

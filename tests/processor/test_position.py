@@ -115,3 +115,11 @@ def test_nothing_unread_is_passed_silently(next_offset: int, back: int | None, l
 
 def test_a_fingerprint_names_its_offset() -> None:
     assert fingerprint_offset("1099511627776 -1 abc") == 2**40
+
+
+def test_a_record_that_is_gone_from_a_compacted_log_says_nothing() -> None:
+    found = judge_first_record(BEGIN, offset=100, fingerprint="100 1 x", low=0, compacted=True)
+    assert found is None
+    other = judge_first_record(BEGIN, offset=99, fingerprint="99 1 x", low=0, compacted=True)
+    assert isinstance(other, Stop)
+    assert other.code == "fingerprint_differs"

@@ -19,6 +19,8 @@ from onceflow_processor.breaker import OPEN_FAILURES
 from tests.processor.processor_process import MakeRoad, Road, end, ids, wait_until
 
 NOTIFY_SECONDS_MAX = 60.0
+EVERY_INPUT = pytest.mark.parametrize("input_format", ["onceflow", "eventbridge"])
+"""What happens to a log or a member is the same whoever writes the topic, in whatever format, with whatever keys."""
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])
@@ -154,8 +156,9 @@ def waiting(road: Road, partition: int) -> float | None:
     return next((float(line.removeprefix(name)) for line in text.splitlines() if line.startswith(name)), None)
 
 
-def test_a_partition_added_while_running_is_read_from_its_first_record(make_road: MakeRoad) -> None:
-    road = make_road(partitions=1)
+@EVERY_INPUT
+def test_a_partition_added_while_running_is_read_from_its_first_record(make_road: MakeRoad, input_format: str) -> None:
+    road = make_road(partitions=1, input_format=input_format)
     road.publish(ids("a", 3))
     with road.processor():
         road.wait_for_events(3)
@@ -165,8 +168,9 @@ def test_a_partition_added_while_running_is_read_from_its_first_record(make_road
         road.wait_for_events(13)
 
 
-def test_a_topic_that_was_made_anew_stops_and_says_so(make_road: MakeRoad) -> None:
-    road = make_road(partitions=1)
+@EVERY_INPUT
+def test_a_topic_that_was_made_anew_stops_and_says_so(make_road: MakeRoad, input_format: str) -> None:
+    road = make_road(partitions=1, input_format=input_format)
     road.publish(ids("a", 5))
     with road.processor():
         road.wait_for_events(5)
@@ -196,8 +200,11 @@ def _log_of(road: Road) -> str:
     return "".join(path.read_text() for path in road.folder.glob("processor-*.log"))
 
 
-def test_records_that_retention_took_unread_stop_the_partition_with_the_range(make_road: MakeRoad) -> None:
-    road = make_road(partitions=2)
+@EVERY_INPUT
+def test_records_that_retention_took_unread_stop_the_partition_with_the_range(
+    make_road: MakeRoad, input_format: str
+) -> None:
+    road = make_road(partitions=2, input_format=input_format)
     road.publish(ids("a", 10), partition=0)
     road.publish(ids("p", 2), partition=1)
     with road.processor():
@@ -230,8 +237,9 @@ def test_records_that_retention_took_after_they_were_read_are_nobodys_business(m
     assert road.stopped() == {}
 
 
-def test_another_record_before_the_position_stops_the_partition(make_road: MakeRoad) -> None:
-    road = make_road(partitions=1)
+@EVERY_INPUT
+def test_another_record_before_the_position_stops_the_partition(make_road: MakeRoad, input_format: str) -> None:
+    road = make_road(partitions=1, input_format=input_format)
     road.publish(ids("a", 10))
     with road.processor():
         road.wait_for_events(10)
@@ -243,8 +251,9 @@ def test_another_record_before_the_position_stops_the_partition(make_road: MakeR
     assert len(road.states()) == 10
 
 
-def test_a_log_that_ends_before_the_position_stops_the_partition(make_road: MakeRoad) -> None:
-    road = make_road(partitions=1)
+@EVERY_INPUT
+def test_a_log_that_ends_before_the_position_stops_the_partition(make_road: MakeRoad, input_format: str) -> None:
+    road = make_road(partitions=1, input_format=input_format)
     road.publish(ids("a", 10))
     with road.processor():
         road.wait_for_events(10)
@@ -254,8 +263,9 @@ def test_a_log_that_ends_before_the_position_stops_the_partition(make_road: Make
         wait_until(lambda: road.stopped() == {0: "tail_lost"}, "the partition is stopped")
 
 
-def test_a_position_put_back_reads_again_and_does_nothing_twice(make_road: MakeRoad) -> None:
-    road = make_road(partitions=1)
+@EVERY_INPUT
+def test_a_position_put_back_reads_again_and_does_nothing_twice(make_road: MakeRoad, input_format: str) -> None:
+    road = make_road(partitions=1, input_format=input_format)
     road.publish(ids("a", 20))
     with road.processor():
         road.wait_for_events(20)
@@ -268,8 +278,11 @@ def test_a_position_put_back_reads_again_and_does_nothing_twice(make_road: MakeR
     assert len(road.rows("SELECT * FROM public.seen")) == 20
 
 
-def test_an_epoch_raised_by_somebody_else_is_met_by_proof_and_a_new_take_over(make_road: MakeRoad) -> None:
-    road = make_road(partitions=1)
+@EVERY_INPUT
+def test_an_epoch_raised_by_somebody_else_is_met_by_proof_and_a_new_take_over(
+    make_road: MakeRoad, input_format: str
+) -> None:
+    road = make_road(partitions=1, input_format=input_format)
     with road.processor():
         road.publish(ids("a", 5))
         road.wait_for_events(5)
@@ -300,8 +313,9 @@ def test_a_database_that_goes_away_is_waited_for(make_road: MakeRoad) -> None:
     assert len(set(road.outcome_ids())) == 10
 
 
-def test_a_zombie_writes_nothing(make_road: MakeRoad) -> None:
-    road = make_road(partitions=1)
+@EVERY_INPUT
+def test_a_zombie_writes_nothing(make_road: MakeRoad, input_format: str) -> None:
+    road = make_road(partitions=1, input_format=input_format)
     road.publish(ids("a", 5))
     with road.processor() as zombie:
         road.wait_for_events(5)

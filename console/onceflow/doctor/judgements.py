@@ -254,7 +254,8 @@ def judge_topics(plan: TopicPlan, settings: Settings) -> Iterator[Checked]:
             )
     for name in settings.input_topics:
         if name in plan.found:
-            yield _retention(plan.found[name], horizon_days=settings.processor.horizon_days)
+            is_ours = name == settings.topics.events[0]
+            yield _retention(plan.found[name], horizon_days=settings.processor.horizon_days, is_ours=is_ours)
     yield from _markers(plan, settings)
 
 
@@ -287,12 +288,13 @@ def judge_inputs(settings: Settings) -> Iterator[Checked]:
         yield tick(f"input {one.topic}", found)
 
 
-def _retention(topic: TopicFound, *, horizon_days: int) -> Checked:
+def _retention(topic: TopicFound, *, horizon_days: int, is_ours: bool) -> Checked:
     subject, kept_ms = f"{topic.name} retention", int(topic.config.get("retention.ms", "0"))
     kept = "for ever" if kept_ms == UNLIMITED else f"{kept_ms / MS_PER_DAY:g} days"
     found = f"records are kept {kept}, markers reach back {horizon_days} days"
     if kept_ms != UNLIMITED and kept_ms < horizon_days * MS_PER_DAY:
-        return cross(subject, found, fix=f"Raise retention.ms to {horizon_days * MS_PER_DAY}: `onceflow topics apply`.")
+        how = "`onceflow topics apply`" if is_ours else "where the topic is made, since it is not ours"
+        return cross(subject, found, fix=f"Raise retention.ms to {horizon_days * MS_PER_DAY}: {how}.")
     return tick(subject, found)
 
 

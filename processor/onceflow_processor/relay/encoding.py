@@ -114,7 +114,8 @@ def _outcome(row: StoredOutcome) -> OutcomeRow:
         type=row.type,
         key=row.key.decode(),
         value=row.value,
-        headers=orjson.loads(row.headers),
+        # Of what is withheld only the place goes out: its own headers may be what could not be published.
+        headers={} if row.withheld is not None else orjson.loads(row.headers),
         cause=row.cause.decode(),
         withheld=row.withheld,
         created_at=parse_time(row.created_at.decode()),

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.conftest import create_topic
-from tests.processor.conftest import ACCOUNT, event_body
-from tests.processor.inputs.foreign_records import ROADS, SECRET, WRAP, Headers
-from tests.processor.processor_process import MakeRoad, Road, end, wait_until
+from tests.processor.conftest import ACCOUNT, KEY, event_body, record
+from tests.processor.inputs.foreign_records import OLD_SECRET, ROADS, SECRET, WRAP, Headers, signature
+from tests.processor.processor_process import CREATED, MakeRoad, Road, end, wait_until
 
 OTHER_ACCOUNT = "acct_other"
-CREATED = int(time.time())
-"""Repeats of an event say the same time."""
 
 
 class Bus:
@@ -151,3 +148,191 @@ def test_a_live_deployment_says_loudly_that_it_believes_a_transport(make_road: M
     assert road.states() == {"evt_a": "processed"}
     [log] = road.folder.glob("processor-*.log")
     assert "live_input_trusts_transport" in log.read_text()
+
+
+def test_aborted_records_and_gaps_of_a_foreign_producers_transactions(make_road: MakeRoad) -> None:
+    """K14: aborted records have no effect, markers and gaps stop nobody, an open transaction is waited for."""
+    road = make_road(partitions=1)
+    bus = Bus(road, ("stripe-json", "transport"))
+    feeder = Producer({"bootstrap.servers": road.bootstrap, "transactional.id": f"feeder.{road.deployment}"})
+    feeder.init_transactions(20)
+
+    def feed(*event_ids: str, commit: bool) -> None:
+        feeder.begin_transaction()
+        for event_id in event_ids:
+            feeder.produce(bus.topics[0], invoice_paid(event_id), partition=0)
+        feeder.flush(20)
+        if commit:
+            feeder.commit_transaction(20)
+        else:
+            feeder.abort_transaction(20)
+
+    feed("evt_a", "evt_b", commit=True)
+    feed("evt_aborted", "evt_c", commit=False)
+    with road.processor(**bus.settings) as first:
+        feed("evt_c", commit=True)
+        road.wait_for_events(3)
+        feed("evt_aborted2", commit=False)
+        assert end(first) == 0
+    feed("evt_d", commit=True)
+    with road.processor(**bus.settings):
+        road.wait_for_events(4)
+    assert set(road.states()) == {"evt_a", "evt_b", "evt_c", "evt_d"}
+    assert seen(road) == ["evt_a", "evt_b", "evt_c", "evt_d"]
+    assert road.stopped() == {}
+
+
+def test_a_compacted_topic_with_tombstones(make_road: MakeRoad) -> None:
+    """Compaction takes the record that the position names, and tombstones are kept as what they are: no event."""
+    road = make_road(partitions=1)
+    config = {
+        "cleanup.policy": "compact",
+        "min.cleanable.dirty.ratio": "0.001",
+        "segment.ms": "100",
+        "delete.retention.ms": "100",
+        "max.compaction.lag.ms": "100",
+    }
+    bus = Bus(road, ("stripe-json", "transport"), config=config)
+    for number in range(5):
+        bus.publish(invoice_paid(f"evt_a{number}"), key=b"in_1")
+    bus.put(None, [], key=b"in_2")
+    bus.publish(invoice_paid("evt_last"), key=b"in_1")
+    bus.flush()
+    with road.processor(**bus.settings) as first:
+        road.wait_for_events(6)
+        wait_until(lambda: bus.passed() == 7, "all records are passed")
+        assert end(first) == 0
+    assert bus.quarantined(bus.topics[0]) == ["empty_record"]
+    # A later record of the same key, in a segment of its own, makes the one before the position go.
+    rolled = 0
+    while first_offset_at(bus, 6) == 6:
+        rolled += 1
+        assert rolled < 120, "the log is never compacted"
+        bus.publish(invoice_paid(f"evt_b{rolled}"), key=b"in_1")
+        bus.flush()
+    with road.processor(**bus.settings):
+        wait_until(lambda: f"evt_b{rolled}" in road.states(), "the last event has a state")
+    assert road.stopped() == {}
+
+
+def first_offset_at(bus: Bus, offset: int) -> int:
+    """The offset of the first record at or after one, looked for after a moment."""
+    consumer = Consumer(
+        {"bootstrap.servers": bus.road.bootstrap, "group.id": "unused", "auto.offset.reset": "earliest"}
+    )
+    try:
+        for partition in range(2):
+            consumer.assign([TopicPartition(bus.topics[0], partition, offset)])
+            message = consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                found = message.offset()
+                assert found is not None
+                return found
+        return offset
+    finally:
+        consumer.close()
+
+
+def test_two_processors_are_killed_over_several_inputs(make_road: MakeRoad) -> None:
+    """K6 to K9 over topics of several formats at once: partitions wander, members die, every event takes effect once."""
+    road = make_road(partitions=2)
+    bus = Bus(road, ("eventbridge", "transport"), ("stripe-json", "stripe-signature"))
+    wanted: list[str] = []
+
+    def feed(round_number: int) -> None:
+        for number in range(40):
+            event_id = f"evt_{round_number}x{number}"
+            wanted.append(event_id)
+            for topic in (0, 1) if number % 4 == 0 else (number % 2,):
+                bus.publish(invoice_paid(event_id), number=topic)
+            if number % 5 == 0:
+                road.publish([event_id], created=CREATED)
+        bus.flush()
+
+    with road.processor(**bus.settings):
+        for round_number in range(3):
+            with road.processor(**bus.settings) as doomed:
+                feed(round_number)
+                road.wait_for_events(len(wanted) - 20)
+                doomed.kill()
+                doomed.wait(10)
+        road.wait_for_events(len(wanted))
+    assert seen(road) == sorted(wanted)
+    assert len(road.outcome_ids()) == len(wanted)
+    assert road.rows("SELECT code FROM onceflow.quarantine") == []
+
+
+def test_secrets_of_an_endpoint_and_keys_of_the_bridge_are_rotated(make_road: MakeRoad) -> None:
+    """While both are known both are believed; what only the old one signed is kept once it is gone, and comes back."""
+    road = make_road(partitions=1)
+    bus = Bus(road, ("stripe-json", "stripe-signature"))
+
+    def settings(*secrets: str, keys: str) -> dict[str, str]:
+        tables = json.loads(bus.settings["ONCEFLOW_INPUTS"])
+        tables[1]["secrets"] = list(secrets)
+        return {"ONCEFLOW_INPUTS": json.dumps(tables), "ONCEFLOW_ATTESTATION_KEYS": keys}
+
+    def publish(event_id: str, secret: str) -> None:
+        body = invoice_paid(event_id)
+        bus.put(body, [("Stripe-Signature", signature(body, secret=secret))])
+        bus.flush()
+
+    old_key, new_key = f"{KEY.id}={KEY.secret.decode()}", "k2=" + "n" * 40
+    publish("evt_old", OLD_SECRET)
+    publish("evt_new", SECRET)
+    road.publish(["evt_ours"])
+    with road.processor(**settings(OLD_SECRET, SECRET, keys=f"{new_key},{old_key}")) as first:
+        road.wait_for_events(3)
+        assert end(first) == 0
+    publish("evt_old_again", OLD_SECRET)
+    road.publish(["evt_ours_again"])
+    with road.processor(**settings(SECRET, keys=new_key)):
+        wait_until(lambda: bus.passed() == 5, "all records are passed")
+    assert set(road.states()) == {"evt_old", "evt_new", "evt_ours"}
+    assert bus.quarantined(bus.topics[0]) == ["unauthenticated"]
+    assert bus.quarantined(road.events) == ["unknown_key_id"]
+
+
+def test_the_bridges_records_on_another_topic_are_not_believed(make_road: MakeRoad) -> None:
+    """Row 38: an attestation is for one topic, and proves nothing on a topic that wants Stripe's signature."""
+    road = make_road(partitions=1)
+    bus = Bus(road, ("stripe-json", "stripe-signature"), ("cloudevents-binary", "stripe-signature"))
+    tables = json.loads(bus.settings["ONCEFLOW_INPUTS"])
+    mirror = create_topic(road.bootstrap, prefix="mirror", partitions=1)
+    settings = {"ONCEFLOW_INPUTS": json.dumps([*tables, {"topic": mirror}])}
+    made = record(invoice_paid("evt_a"), 0, topic=road.events, deployment=road.deployment)
+    assert made.value is not None
+    for number in range(2):
+        bus.put(made.value, made.headers, number=number, key=made.key)
+    bus.topics.append(mirror)
+    bus.put(made.value, made.headers, number=2, key=made.key)
+    bus.flush()
+    with road.processor(**settings):
+        wait_until(lambda: bus.passed() == 3, "all records are passed")
+        assert road.states() == {}
+        assert [bus.quarantined(topic) for topic in bus.topics] == [["unauthenticated"]] * 3
+        road.publish(["evt_a"], created=CREATED)
+        road.wait_for_events(1)
+    assert seen(road) == ["evt_a"]
+
+
+def test_a_start_is_refused_with_all_faults_of_the_inputs(make_road: MakeRoad) -> None:
+    road = make_road(partitions=1)
+    tables = [
+        {"topic": road.events},
+        {"topic": "a", "format": "eventbridge"},
+        {"topic": "b", "format": "eventbridge", "trust": "stripe-signature"},
+        {"topic": road.outcomes, "format": "stripe-json", "trust": "attested", "mode": "live"},
+    ]
+    with pytest.raises(AssertionError) as refused, road.processor(ONCEFLOW_INPUTS=json.dumps(tables)):
+        pass
+    said = str(refused.value)
+    for part in (
+        "inputs[2].trust",
+        "inputs[3].trust",
+        "inputs[3].secrets",
+        "inputs[4].trust",
+        "inputs[4].topic",
+        "inputs[4].mode",
+    ):
+        assert part in said
