@@ -13,6 +13,7 @@ from tests.chaos import (
     database_faults,
     lane_faults,
     ledger_faults,
+    lock_faults,
     operation_answers,
     operation_kills,
     operation_time,
@@ -22,9 +23,12 @@ from tests.chaos import (
     relay_faults,
     retention_faults,
     security_faults,
+    shape_faults,
+    upgrade_faults,
 )
 from tests.chaos.fault import REGISTRY, Fault
 from tests.chaos.operations_world import OperationsWorld
+from tests.chaos.upgrade_world import UpgradeWorld
 from tests.chaos.world import World
 
 MODULES = (
@@ -38,6 +42,9 @@ MODULES = (
     relay_faults,
     lane_faults,
     retention_faults,
+    lock_faults,
+    shape_faults,
+    upgrade_faults,
     ledger_faults,
     clock_faults,
     security_faults,
@@ -56,6 +63,8 @@ def all_faults() -> list[Fault]:
 
 def make_world(soak: str, folder: Path, seed: int) -> World:
     """Return the world of a soak, not started."""
+    if soak == "upgrade":
+        return UpgradeWorld(folder, seed=seed)
     if soak.startswith("operations"):
         return OperationsWorld(folder, seed=seed, shifted_clock=soak == "operations_clock")
     return World(folder, seed=seed, shifted_clock=soak == "clock", small_disk=soak == "disk")

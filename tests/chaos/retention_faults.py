@@ -14,7 +14,7 @@ from tests.chaos.kills import kill_at
 from tests.chaos.planted_records import attested, record_of
 from tests.chaos.points import POINTS
 from tests.chaos.sending import body_of, event, note_sent, plant
-from tests.chaos.waits import wait_processed, wait_published
+from tests.chaos.waits import wait_published
 from tests.chaos.world import World
 from tests.checker.waiting import wait_for
 
@@ -39,6 +39,11 @@ def _plant_old(world: World, ids: list[str]) -> None:
 
 def _left(world: World, ids: list[str]) -> int:
     return int(world.value("SELECT count(*) FROM onceflow.inbox WHERE event_id = ANY (%s)", ids))
+
+
+def _refused(world: World, ids: list[str]) -> int:
+    assert world.value("SELECT count(*) FROM shop.effect WHERE event_id = ANY (%s)", ids) == 0, "it ran again"
+    return int(world.value("SELECT count(*) FROM onceflow.quarantine WHERE event_id = ANY (%s)", ids))
 
 
 def _register_kills() -> None:
@@ -74,11 +79,11 @@ def replay_behind_the_horizon(world: World, dice: Random) -> str:
     for body in bodies:
         note_sent(world, body_of(body))
     plant(world, {"too_old"}, **record_of(attested(world, body_of(bodies[0]), received_at=past)))
-    wait_processed(world)
+    wait_for(lambda: _refused(world, ids) == 1, limit_seconds=SWEEP_SECONDS, what="the first record is refused")
     assert world.parts["processor"].stop() == 0
     raised = world.join("processor", **LONG_HORIZON)
     plant(world, {"too_old"}, **record_of(attested(world, body_of(bodies[1]), received_at=past)))
-    wait_processed(world)
+    wait_for(lambda: _refused(world, ids) == 2, limit_seconds=SWEEP_SECONDS, what="the second record is refused too")
     codes = [row[0] for row in world.rows("SELECT code FROM onceflow.quarantine WHERE event_id = ANY (%s)", ids)]
     ran = world.value("SELECT count(*) FROM shop.effect WHERE event_id = ANY (%s)", ids)
     assert (codes, ran) == (["too_old", "too_old"], 0), (codes, ran)
