@@ -12,6 +12,10 @@ from typing import Literal
 
 Action = Literal["retry", "skip"]
 
+JUDGED_BY_SETTINGS = frozenset({"unknown_account", "other_mode", "too_old"})
+"""Codes of events that were vouched for and that the settings refuse.  A redrive asks no setting any more, so they are asked
+here; an event beyond the horizon may have had its effect before."""
+
 
 class Verdict(Enum):
     """What becomes of one event; the value is its stable name in the output of commands."""
@@ -29,6 +33,7 @@ class Verdict(Enum):
     BEHIND_ITS_HEAD = "behind_its_head"
     HEAD_QUARANTINED = "head_quarantined"
     OBJECT_IS_READ = "object_is_read"
+    REFUSED_BY_SETTINGS = "refused_by_settings"
     SETTLED_OTHERWISE = "settled_otherwise"
     OTHER_RECORD = "other_record"
     MOVED_ON = "moved_on"
@@ -62,6 +67,7 @@ _BECOMES = {
     Verdict.BEHIND_ITS_HEAD: "nothing by itself: it waits behind the first event of its key, and follows it",
     Verdict.HEAD_QUARANTINED: "nothing: the first event of its key is in quarantine; decide about that one",
     Verdict.OBJECT_IS_READ: "nothing: its key waits for an object that is read from Stripe",
+    Verdict.REFUSED_BY_SETTINGS: "nothing: the settings refuse it still, by its account, its mode or its age",
     Verdict.SETTLED_OTHERWISE: "nothing: another record of the same event has reached its end",
     Verdict.OTHER_RECORD: "nothing: another record of the same event is the one that counts",
     Verdict.MOVED_ON: "nothing: it is not parked any more",
@@ -73,18 +79,22 @@ class QuarantinedFacts:
     """What decides about a row of quarantine.
 
     Attributes:
+        code: why it is in quarantine.
         state: of the event's marker; None where there is none, as for a record that nobody vouches for.
         is_its_record: the marker names the record of this row.
         decision: what was decided about the row before; None for nothing.
         asked: a processor is asked to judge the record again, and has not yet.
         blocks: the key of the event waits for this row.
+        settings_refuse: the deployment does not serve its account or mode, or it is beyond the horizon.
     """
 
+    code: str
     state: str | None
     is_its_record: bool
     decision: str | None
     asked: bool
     blocks: bool
+    settings_refuse: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,11 +131,15 @@ def decide_quarantined(action: Action, facts: QuarantinedFacts, *, skipped_too: 
         return Verdict.RETRIED_ALREADY
     if action == "skip":
         return Verdict.SKIP_AND_GO_ON if facts.blocks else Verdict.SKIP
+    if facts.state not in (None, "quarantined"):
+        return Verdict.SETTLED_OTHERWISE
+    if facts.state == "quarantined" and not facts.is_its_record:
+        return Verdict.OTHER_RECORD
     if facts.state is None:
         return Verdict.ASKED_ALREADY if facts.asked else Verdict.ADMIT_AGAIN
-    if facts.state != "quarantined":
-        return Verdict.SETTLED_OTHERWISE
-    return Verdict.REDRIVE if facts.is_its_record else Verdict.OTHER_RECORD
+    if facts.settings_refuse and facts.code in JUDGED_BY_SETTINGS:
+        return Verdict.REFUSED_BY_SETTINGS
+    return Verdict.REDRIVE
 
 
 def decide_parked(action: Action, facts: ParkedFacts) -> Verdict:

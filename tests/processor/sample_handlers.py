@@ -70,3 +70,12 @@ def closes_quietly(_event: Event, tx: Tx) -> None:
 @handlers.on("test.terminate")
 def terminates(_event: Event, tx: Tx) -> None:
     tx.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+@handlers.on("test.mend")
+def fails_until_it_is_mended(event: Event, tx: Tx) -> None:
+    found = tx.fetch_one("SELECT to_regclass('public.mended') IS NULL AS broken")
+    if event.object["poisoned"] and found is not None and found["broken"]:
+        raise KeyError("tax")
+    tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, %s)", [event.id, os.getpid()])
+    tx.outcome("mended", key=event.object["id"], data={"event": event.id})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,15 @@ STATES = (None, "processed", "ignored", "parked", "quarantined")
 
 
 def quarantined(**more: Any) -> QuarantinedFacts:
-    given = {"state": "quarantined", "is_its_record": True, "decision": None, "asked": False, "blocks": True}
+    given = {
+        "code": "handler_failed",
+        "state": "quarantined",
+        "is_its_record": True,
+        "decision": None,
+        "asked": False,
+        "blocks": True,
+        "settings_refuse": True,
+    }
     return QuarantinedFacts(**{**given, **more})
 
 
@@ -45,6 +54,10 @@ def parked(**more: Any) -> ParkedFacts:
         (quarantined(decision="skipped", blocks=False), Verdict.SKIPPED_ALREADY, Verdict.SKIPPED_ALREADY),
         (quarantined(state=None, blocks=False), Verdict.ADMIT_AGAIN, Verdict.SKIP),
         (quarantined(state=None, asked=True, blocks=False), Verdict.ASKED_ALREADY, Verdict.SKIP),
+        (quarantined(code="too_old", blocks=False), Verdict.REFUSED_BY_SETTINGS, Verdict.SKIP),
+        (quarantined(code="other_mode", blocks=False, settings_refuse=False), Verdict.REDRIVE, Verdict.SKIP),
+        (quarantined(code="unknown_account", is_its_record=False, blocks=False), Verdict.OTHER_RECORD, Verdict.SKIP),
+        (quarantined(code="too_old", state="processed", blocks=False), Verdict.SETTLED_OTHERWISE, Verdict.SKIP),
     ],
 )
 def test_rows_of_quarantine(facts: QuarantinedFacts, retry: Verdict, skip: Verdict) -> None:
@@ -82,10 +95,12 @@ def test_nothing_runs_again_whose_marker_is_not_where_it_must_be() -> None:
     flags = (True, False)
     for state, its, asked, blocks in itertools.product(STATES, flags, flags, flags):
         for decision, again in itertools.product((None, "retried", "skipped"), flags):
-            facts = QuarantinedFacts(state=state, is_its_record=its, decision=decision, asked=asked, blocks=blocks)
+            facts = quarantined(state=state, is_its_record=its, decision=decision, asked=asked, blocks=blocks)
             verdict = decide_quarantined("retry", facts, skipped_too=again)
             assert verdict is not Verdict.REDRIVE or (state == "quarantined" and its)
             assert verdict is not Verdict.ADMIT_AGAIN or state is None
+            too_old = decide_quarantined("retry", replace(facts, code="too_old"), skipped_too=again)
+            assert too_old is not Verdict.REDRIVE
     for state, reason, head, hand, due in itertools.product(
         STATES, ("retry", "quarantined", "reading"), flags, flags, flags
     ):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -80,7 +80,7 @@ def _list_command(kind: Kind) -> Callable[..., None]:
         """List them, the latest first; or what failed alike."""
         from onceflow_processor.failures.overview import Meant
 
-        with _session(config, assignments) as connection:
+        with _session(config, assignments) as (connection, _):
             show = _list_groups if groups else _list_rows
             show(connection, Meant(kind=kind, wanted=wanted), limit=limit, as_json=as_json)
 
@@ -94,8 +94,8 @@ def _show_command(kind: Kind) -> Callable[..., None]:
         from onceflow.failure_overview import shown, shown_lines
         from onceflow_processor.failures import overview
 
-        with _session(config, assignments) as connection:
-            found = overview.show(connection, event, kind=kind)
+        with _session(config, assignments) as (connection, horizon_days):
+            found = overview.show(connection, event, kind=kind, horizon_days=horizon_days)
         if as_json:
             write_object(shown(found))
         else:
@@ -123,7 +123,8 @@ def _decision_command(kind: Kind, action: Action) -> Callable[..., None]:
             raise typer.BadParameter("--execute needs --reason with some words: they are kept in the audit")
         from onceflow_processor.failures import overview
 
-        with _session(config, assignments) as connection:
+        with _session(config, assignments) as (connection, horizon_days):
+            meant = replace(meant, horizon_days=horizon_days)
             overview.check_ids(connection, meant)
             sample = overview.list_rows(connection, meant, count=SAMPLE_EVENTS)
             verdicts = overview.count_verdicts(connection, meant, action=action, skipped_too=wanted.decided)
@@ -235,8 +236,8 @@ def _list_groups(connection: Connection[Any], meant: Meant, *, limit: int, as_js
 
 
 @contextmanager
-def _session(config: Path | None, assignments: list[str] | None) -> Iterator[Connection[Any]]:
-    """Open the database of the settings, with the schema of this release."""
+def _session(config: Path | None, assignments: list[str] | None) -> Iterator[tuple[Connection[Any], int]]:
+    """Open the database of the settings, with the schema of this release; yields the horizon in days too."""
     from onceflow.database import session
     from onceflow.settings import load_settings
     from onceflow_processor.schema_check import check_schema
@@ -245,7 +246,7 @@ def _session(config: Path | None, assignments: list[str] | None) -> Iterator[Con
     settings = load_settings(sources, needs=NEEDS).settings
     with session(settings.database.url.get_secret_value(), role="failures") as connection:
         check_schema(connection)
-        yield connection
+        yield connection, settings.processor.horizon_days
 
 
 parked = _app("parked")

@@ -141,7 +141,7 @@ def _decide_page(
         return page, Counter()
     _run(connection, "lock_markers", _identities(page))
     given = _identities(page) if kind == "parked" else _places(page)
-    facts = _rows(connection, f"{kind}_facts", given)
+    facts = _rows(connection, f"{kind}_facts", {**given, "horizon_days": order.meant.horizon_days})
     by_verdict: dict[Verdict, list[Row]] = {}
     for row in facts:
         verdict = verdict_of(kind, row, action=order.action, skipped_too=order.skipped_too)
@@ -171,6 +171,7 @@ def _redrive(connection: Connection[Any], rows: Sequence[Row], order: Order) -> 
 
 
 def _ask(connection: Connection[Any], rows: Sequence[Row], order: Order) -> list[Row]:
+    _run(connection, "lock_quarantined", _places(rows))
     given = {**_places(rows), "decisions": Texts(row["decision"] for row in rows), **_by(order)}
     return _among(rows, _rows(connection, "quarantine_ask", given))
 
@@ -240,6 +241,7 @@ def _set_states(connection: Connection[Any], rows: Sequence[Row], *, former: str
 
 
 def _decided(connection: Connection[Any], rows: Sequence[Row], order: Order, *, decision: str) -> list[Row]:
+    _run(connection, "lock_quarantined", _places(rows))
     former = Texts(row["decision"] for row in rows)
     given = {**_places(rows), "decisions": former, "decision": decision, **_by(order)}
     return _among(rows, _rows(connection, "quarantine_decide", given))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Literal
 
@@ -42,15 +42,24 @@ _OPERATING = queries("operating")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meant:
-    """Which rows are meant: by filter, or by ids; ``ids`` of None means all of the filter."""
+    """Which rows are meant: by filter, or by ids; ``ids`` of None means all of the filter.
+
+    ``horizon_days`` says which events are too old to be retried: as the processors have it.
+    """
 
     kind: Kind
     wanted: Filter
     ids: tuple[str, ...] | None = None
+    horizon_days: int = 35
 
     def parameters(self, **more: Any) -> dict[str, Any]:
         """Return the parameters of a statement with the filter of this kind."""
-        return {**self.wanted.parameters(), "ids": None if self.ids is None else list(self.ids), **more}
+        return {
+            **self.wanted.parameters(),
+            "ids": None if self.ids is None else list(self.ids),
+            "horizon_days": self.horizon_days,
+            **more,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,10 +136,8 @@ def count_verdicts(
 def verdict_of(kind: Kind, row: Mapping[str, Any], *, action: Action, skipped_too: bool = False) -> Verdict:
     """Return what would become of a row as it was read."""
     if kind == "parked":
-        names = ("state", "reason", "is_head", "in_hand", "is_due")
-        return decide_parked(action, ParkedFacts(**{name: row[name] for name in names}))
-    names = ("state", "is_its_record", "decision", "asked", "blocks")
-    facts = QuarantinedFacts(**{name: row[name] for name in names})
+        return decide_parked(action, ParkedFacts(**{one.name: row[one.name] for one in fields(ParkedFacts)}))
+    facts = QuarantinedFacts(**{one.name: row[one.name] for one in fields(QuarantinedFacts)})
     return decide_quarantined(action, facts, skipped_too=skipped_too)
 
 
@@ -166,18 +173,19 @@ def ids_of(row: Mapping[str, Any]) -> list[str]:
     return [whole, row["event_id"], *places]
 
 
-def show(connection: Connection[Any], event: str, *, kind: Kind) -> Shown:
+def show(connection: Connection[Any], event: str, *, kind: Kind, horizon_days: int) -> Shown:
     """Return everything about one event.
 
     Args:
         connection: idle; left idle.
         event: its id, as ``ids_of`` tells.
         kind: where it is looked for.
+        horizon_days: as the processors have it.
 
     Raises:
         Refused: ``failed_event_missing``; the id names several, and the message tells their exact ids.
     """
-    meant = Meant(kind=kind, wanted=Filter(decided=True), ids=(event,))
+    meant = Meant(kind=kind, wanted=Filter(decided=True), ids=(event,), horizon_days=horizon_days)
     check_ids(connection, meant)
     rows = list_rows(connection, meant, count=ROWS_PER_ID_MAX)
     if len(rows) > 1:

@@ -25,6 +25,7 @@ from onceflow_processor.effects import Effects
 from onceflow_processor.event import Event
 from onceflow_processor.handler_failure import HandlerFailed
 from onceflow_processor.handler_run import reset_session
+from onceflow_processor.handlers import Handlers
 from onceflow_processor.known import Known
 from onceflow_processor.object_guard import offered_states
 from onceflow_processor.replay.recorded import RecordedFacts, RecordedGuards, RecordedOperations, RecordedTotals
@@ -44,11 +45,11 @@ _RETENTION = queries("retention")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunRules:
-    """What a rerun may do; ``left_out`` names the handlers that never run again."""
+    """What a rerun may do; ``handlers`` is the whole registry, with those that never run again."""
 
     execute: bool
     allow_operations: bool
-    left_out: tuple[str, ...]
+    handlers: Handlers
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +189,9 @@ class RerunAttempt:
     def _prepare(self, work: Sequence[tuple[Item, Event]], markers: Mapping[Identity, _Marker]) -> None:
         self._known.facts = RecordedFacts(self._reader)
         self._known.operations = self._operations
+        # Of the whole registry: that a handler stays out does not change what the event is to its object.
         stale = {identity: marker.is_stale for identity, marker in markers.items()}
-        self._known.guards = RecordedGuards(dict(offered_states(work, self._settings.handlers)), stale)
+        self._known.guards = RecordedGuards(dict(offered_states(work, self._rules.handlers)), stale)
         self._handlers = RerunHandlers(
             self._connection,
             settings=self._settings.run,
@@ -241,7 +243,9 @@ class RerunAttempt:
                     rerun.identity,
                     rerun.event_type,
                     compared=compare(effects.outcomes, stored),
-                    gone=gone(given.get(event.cause, ()), effects.outcomes, left_out=self._rules.left_out),
+                    gone=gone(
+                        given.get(event.cause, ()), effects.outcomes, left_out=self._rules.handlers.left_out_of_replay()
+                    ),
                     operations=rerun.operations,
                     held=rerun.held,
                 )

@@ -50,8 +50,7 @@ class RerunDoer:
         self._around = surroundings
         given = surroundings.settings.attempt
         self._settings = AttemptSettings(replace(given.run, handlers=given.handlers.for_replay()), given.cluster_id)
-        left_out = given.handlers.left_out_of_replay()
-        self._rules = RerunRules(execute=execute, allow_operations=allow_operations, left_out=left_out)
+        self._rules = RerunRules(execute=execute, allow_operations=allow_operations, handlers=given.handlers)
         self._deadline = Deadline(surroundings.handler_deadline_seconds)
         self._reader: Connection[Any] | None = None
         self._faults: dict[Identity, Fault] = {}

@@ -37,8 +37,11 @@ class EventRerun:
         """Return what it adds to the counts of its run."""
         if self.passed_over is not None:
             return Counter([self.passed_over])
-        found = Counter(one.change.value for one in self.compared)
-        found[Change.GONE.value] += len(self.gone)
+        found: Counter[str] = Counter()
+        if not self.held:
+            # Of a held event nothing is written, so that none of its outcomes counts as changed.
+            found.update(one.change.value for one in self.compared)
+            found[Change.GONE.value] += len(self.gone)
         found.update(f"operations_{kind}" for kind, _ in self.operations)
         found["rerun"] += 1
         found["failed"] += self.fault is not None
@@ -56,11 +59,12 @@ class RerunReport:
     def add(self, rerun: EventRerun) -> None:
         """Take what was found of an event."""
         event = {"event": str(rerun.identity), "event_type": rerun.event_type}
-        for one in rerun.compared:
-            if one.change is not Change.UNCHANGED:
-                self._line(event, one.change.value, one.outcome, revision=one.outcome.revision)
-        for gone in rerun.gone:
-            self._line(event, Change.GONE.value, gone, revision=None)
+        if not rerun.held:
+            for one in rerun.compared:
+                if one.change is not Change.UNCHANGED:
+                    self._line(event, one.change.value, one.outcome, revision=one.outcome.revision)
+            for gone in rerun.gone:
+                self._line(event, Change.GONE.value, gone, revision=None)
         for kind, asked in rerun.operations:
             self._take(
                 {

@@ -19,7 +19,11 @@ FROM (
            EXISTS (SELECT FROM onceflow.parked_key
                    WHERE parked_key.order_key = kept.order_key AND parked_key.reason = 'quarantined'
                      AND (parked_key.account, parked_key.mode, parked_key.event_id)
-                         = (kept.account, kept.mode, kept.event_id)) AS blocks
+                         = (kept.account, kept.mode, kept.event_id)) AS blocks,
+           NOT EXISTS (SELECT FROM onceflow.deployment
+                       WHERE kept.account = ANY(deployment.accounts) AND kept.mode = deployment.mode
+                         AND inbox.received_at >= statement_timestamp() - %(horizon_days)s::integer * interval '1 day'
+           ) AS settings_refuse
     FROM onceflow.quarantine AS kept
     LEFT JOIN onceflow.inbox ON inbox.account = kept.account AND inbox.mode = kept.mode AND inbox.event_id = kept.event_id
 ) AS one
@@ -101,11 +105,11 @@ LIMIT %(count)s;
 
 -- name: quarantine_counted
 -- What failed alike, and within it what decides alike.  It reads all rows that are meant.
-SELECT type, handler, error, state, is_its_record, decision, asked, blocks,
+SELECT type, handler, error, code, state, is_its_record, decision, asked, blocks, settings_refuse,
        count(*) AS events, min(quarantined_at) AS first_at, max(quarantined_at) AS last_at, max(event_id) AS sample
 -- include: quarantine_rows
 -- include: quarantine_filter
-GROUP BY type, handler, error, state, is_its_record, decision, asked, blocks
+GROUP BY type, handler, error, code, state, is_its_record, decision, asked, blocks, settings_refuse
 ORDER BY events DESC
 LIMIT %(count)s;
 
@@ -270,6 +274,14 @@ SET code = excluded.code, detail = excluded.detail, handler = excluded.handler, 
     order_key = excluded.order_key, failure_group = excluded.failure_group, attempts = excluded.attempts, type = excluded.type,
     quarantined_at = clock_timestamp(), decided_at = excluded.decided_at, decided_by = excluded.decided_by,
     decision = excluded.decision, reason = excluded.reason, retry_asked_at = NULL, retry_asked_by = NULL;
+
+-- name: lock_quarantined
+-- Sorted, as the last lock of a page.  Index: primary key of quarantine.
+SELECT FROM onceflow.quarantine
+JOIN unnest(%(topic_ids)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[]) AS meant (topic_id, partition, "offset")
+     USING (topic_id, partition, "offset")
+ORDER BY quarantine.topic_id, quarantine.partition, quarantine."offset"
+FOR UPDATE OF quarantine;
 
 -- name: quarantine_decide
 -- Only from what the verdict was made on: rows without a marker are guarded by nothing else.

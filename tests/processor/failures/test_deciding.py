@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -90,7 +95,7 @@ def test_events_that_blocked_nothing_come_back_in_the_order_of_the_log(desk: Des
     """Also over several pages, and among others that wait already."""
     monkeypatch.setattr(deciding, "PAGE_EVENTS", 2)
     for offset in (1, 3, 5, 7):
-        desk.quarantined(f"evt_{offset}", offset=offset, code="unknown_account", handler=None)
+        desk.quarantined(f"evt_{offset}", offset=offset, code="bad_amount", handler=None)
     desk.key("in_1", "retry", "evt_4", due="2099-01-01Z")
     desk.parked("evt_4", key="in_1", offset=4, failed=True)
     desk.parked("evt_6", key="in_1", offset=6)
@@ -134,6 +139,23 @@ def test_a_record_without_identity_is_judged_again_once(desk: Desk) -> None:
     assert decide(desk, "quarantine", "retry", name) == {"skipped_already": 1}
     assert decide(desk, "quarantine", "retry", name, again=True) == {"admit_again": 1}
     assert [action for action, _ in desk.audits()] == ["quarantine_retry", "quarantine_skip", "quarantine_retry"]
+
+
+def test_an_event_that_the_settings_refuse_is_retried_when_they_do_not_any_more(desk: Desk) -> None:
+    """A redrive asks no setting: an event beyond the horizon would have its effect a second time."""
+    for offset, code in enumerate(("too_old", "other_mode", "unknown_account")):
+        desk.quarantined(f"evt_{offset}", offset=offset, code=code, handler=None)
+    assert decide(desk, "quarantine", "retry") == {"refused_by_settings": 3}
+    desk.run(
+        "INSERT INTO onceflow.deployment (id, accounts, mode, system_id, timeline) VALUES ('d', %s, 'test', 's', 1)",
+        [ACCOUNT],
+    )
+    desk.run("UPDATE onceflow.inbox SET received_at = now() - interval '36 days' WHERE event_id <> 'evt_2'")
+    assert decide(desk, "quarantine", "retry") == {"refused_by_settings": 2, "redrive": 1}
+    assert desk.states() == {"evt_0": "quarantined", "evt_1": "quarantined", "evt_2": "parked"}
+    desk.run("UPDATE onceflow.deployment SET mode = 'live'")
+    desk.run("UPDATE onceflow.inbox SET received_at = now()")
+    assert decide(desk, "quarantine", "retry") == {"refused_by_settings": 2}
 
 
 def test_a_retry_makes_a_parked_head_due(desk: Desk) -> None:
@@ -231,7 +253,7 @@ def test_killed_between_pages_the_command_is_given_again(
 ) -> None:
     monkeypatch.setattr(deciding, "PAGE_EVENTS", 2)
     for offset in range(1, 8):
-        desk.quarantined(f"evt_{offset}", offset=offset, code="unknown_account", handler=None)
+        desk.quarantined(f"evt_{offset}", offset=offset, code="bad_amount", handler=None)
     failpoint.install(killed_at(place, after=1))
     try:
         with psycopg.connect(desk.url) as connection, suppress(Killed):
@@ -253,3 +275,40 @@ def test_pages_of_a_thousand_end(desk: Desk) -> None:
     )  # fmt: skip
     done = carry_out(desk.connection, order("quarantine", "retry"))
     assert (done.verdicts, done.pages) == (Counter({Verdict.ADMIT_AGAIN: 1_000}), 5)
+
+
+KILLED = """
+import os, signal, sys
+from onceflow.command_line import main
+from onceflow_processor.failures import deciding
+from onceflow_producer import failpoint
+
+passed, at = [], sys.argv.pop(1)
+deciding.PAGE_EVENTS = 2
+
+def kill(place):
+    passed.append(place)
+    if passed.count(at) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+failpoint.install(kill)
+main()
+"""
+
+
+@pytest.mark.parametrize(("place", "decided"), [("decisions.between_pages", 4), ("decisions.before_commit", 2)])
+def test_a_command_that_is_killed_with_9_is_given_again(desk: Desk, tmp_path: Path, place: str, decided: int) -> None:
+    for offset in range(1, 8):
+        desk.quarantined(f"evt_{offset}", offset=offset, code="bad_amount", handler=None)
+    arguments = ["quarantine", "retry", "--code", "bad_amount", "--execute", "--reason", "mended"]
+    environment = {**os.environ, "DATABASE_URL": desk.url, "ONCEFLOW_CONFIG": "/dev/null"}
+    (tmp_path / "killed.py").write_text(KILLED)
+    killed = subprocess.run(
+        [sys.executable, tmp_path / "killed.py", place, *arguments], env=environment, timeout=60, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert len(desk.audits()) == decided == list(desk.states().values()).count("parked")
+    again = subprocess.run([sys.executable, "-m", "onceflow", *arguments], env=environment, timeout=60, check=False)
+    assert again.returncode == 0
+    assert desk.waiting("in_1") == [f"evt_{offset}" for offset in range(1, 8)]
+    assert (len(desk.audits()), desk.keys()) == (7, {"in_1": ("retry", "evt_1", True)})

@@ -41,11 +41,16 @@ def mails(event: Event, tx: Tx) -> None:
     tx.outcome("mailed", key=event.object["id"], data={})
 
 
+@handlers.on("product.updated", order="latest", replay="never")
+def mirrors(event: Event, tx: Tx) -> None:
+    tx.outcome("mirrored", key=event.object["id"], data={"name": event.object["name"]})
+
+
 @handlers.on("customer.updated", order="latest")
 def keeps(event: Event, tx: Tx) -> None:
     tx.outcome("kept", key=event.object["id"], data={"name": event.object["name"]})
 
 
-@handlers.on("customer.updated")
+@handlers.on("customer.updated", "product.updated")
 def notes(event: Event, tx: Tx) -> None:
     tx.outcome("noted", key=event.object["id"], data={"stale": event.is_stale, "event": event.id})

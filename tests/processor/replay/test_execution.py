@@ -109,7 +109,7 @@ def test_a_failing_event_waits_as_a_live_one_does_and_handlers_that_never_run_ag
     road.publish(["evt_same0", "evt_fails0", "evt_same1"], partition=0)
     handlers = ("--handlers", "tests.processor.replay.mended_handlers:handlers")
     answer = replayed(road, *EXECUTE, *handlers)
-    assert answer["left_out_handlers"] == ["mails"]
+    assert answer["left_out_handlers"] == ["mails", "mirrors"]
     assert answer["done"] == {"processed": 2, "quarantined": 1, "outcomes": 2}
     assert road.states() == {"evt_same0": "processed", "evt_fails0": "quarantined", "evt_same1": "processed"}
     by_handler = road.rows("SELECT pid, count(*) AS n FROM public.seen GROUP BY 1 ORDER BY 1")
@@ -256,5 +256,10 @@ def test_a_closed_lane_holds_the_replay_and_it_goes_on_when_the_lane_is_open(mak
 
 def test_resume_takes_nothing_but_a_rate(make_road: MakeRoad) -> None:
     road = make_road(partitions=1)
-    for wrong in (("--resume", "1", "--type", "a.b"), ("--resume", "1", "--reason", "x"), ()):
+    for wrong in (
+        ("--resume", "1", "--type", "a.b"),
+        ("--resume", "1", "--reason", "x"),
+        ("--resume", "1", "--rate", "0"),
+        (),
+    ):
         assert error_of(replayed(road, *wrong, topic=False, status=2)) == ("command_line_wrong", 1)
