@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import requests
 from confluent_kafka import (
@@ -66,7 +67,8 @@ def world(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path, module_data
     broker = SecureBroker(folder, cache_dir=cache_dir)
     try:
         broker.start()
-        made = World(broker, Installation(root, broker.owner, module_database))
+        environment = {"ONCEFLOW_TOPICS_DEAD_LETTERS": "dead.letters"}
+        made = World(broker, Installation(root, broker.owner, module_database, environment))
         made.installation.set_up(**made.variables("operator"))
         yield made
     finally:
@@ -96,6 +98,25 @@ def test_the_printed_rights_are_enough_for_the_whole_road(world: World) -> None:
         refused = [line for line in told if line.get("code")]
         refused += [line for line in part.lines() if "AUTHORIZATION" in json.dumps(line)]
         assert refused == [], role
+
+
+def test_a_dead_letter_is_published_with_the_rights_of_the_processor(world: World) -> None:
+    place = world.installation
+    with psycopg.connect(place.database_url) as owner:
+        owner.execute(
+            'INSERT INTO onceflow.quarantine (topic_id, partition, "offset", topic, code, detail, headers)'
+            " VALUES ('t', 0, 1, 't', 'bad_key', '', '[]')"
+        )
+
+    def published() -> bool:
+        with psycopg.connect(place.database_url) as connection:
+            row = connection.execute(
+                "SELECT count(dead_lettered_at) - count(dead_letter_code) FROM onceflow.quarantine"
+            ).fetchone()
+        return row == (1,)
+
+    with place.running("process", **world.variables("processor")) as part:
+        wait_until(published, within_seconds=PROBE_SECONDS, why=part.text())
 
 
 WRITES = [

@@ -132,6 +132,8 @@ def _check_resume(request: Request, resume: int | None) -> None:
         raise typer.BadParameter("--topic is missing")
     if resume is not None and replace(request, rate=None, execute=False) != Request(topic=""):
         raise typer.BadParameter("--resume goes on with what was asked for: besides it only --rate can be given")
+    if resume is not None and not (request.rate is not None and 0 < request.rate < float("inf")):
+        raise typer.BadParameter(f"--rate {request.rate} is not above 0")
 
 
 def _run(options: ProcessorOptions, request: Request, *, resume: int | None, group: str, as_json: bool) -> None:

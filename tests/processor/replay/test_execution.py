@@ -256,5 +256,10 @@ def test_a_closed_lane_holds_the_replay_and_it_goes_on_when_the_lane_is_open(mak
 
 def test_resume_takes_nothing_but_a_rate(make_road: MakeRoad) -> None:
     road = make_road(partitions=1)
-    for wrong in (("--resume", "1", "--type", "a.b"), ("--resume", "1", "--reason", "x"), ()):
+    for wrong in (
+        ("--resume", "1", "--type", "a.b"),
+        ("--resume", "1", "--reason", "x"),
+        ("--resume", "1", "--rate", "0"),
+        (),
+    ):
         assert error_of(replayed(road, *wrong, topic=False, status=2)) == ("command_line_wrong", 1)
