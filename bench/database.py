@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -48,12 +48,18 @@ FIGURES = (
 )
 
 
-def work_of(count: int) -> list[Work]:
-    """Return decoded records with their outcomes, as they are when the database part begins."""
+def work_of(count: int, *, ids: Callable[[int], str] | None = None) -> list[Work]:
+    """Return decoded records with their outcomes, as they are when the database part begins.
+
+    Args:
+        count: how many.
+        ids: makes other event ids from their numbers.
+    """
     rules = Rules(DEPLOYMENT, frozenset({ACCOUNT}), "test", {ATTESTATION_KEY.id: ATTESTATION_KEY}, timedelta(days=35))
     now = datetime.now(UTC)
     made = []
-    for number, (event_id, body) in enumerate(bodies(count, series="D")):
+    for number, (event_id, template) in enumerate(bodies(count, series="D")):
+        body = template if ids is None else template.replace(event_id.encode(), ids(number).encode(), 1)
         sent = record_of(body, topic=TOPIC)
         partition = Partition(TOPIC, number % PARTITIONS)
         record = Record(partition, number // PARTITIONS, 1_767_225_600_000, sent.key, sent.value, list(sent.headers), 1)
@@ -73,22 +79,25 @@ def work_of(count: int) -> list[Work]:
     return made
 
 
-def run_batches(connection: psycopg.Connection[Any], work: Sequence[Work]) -> None:
-    """The product's way: claim and tail of 1,000 events per transaction."""
-    positions = {Partition(TOPIC, number): Position(TOPIC_ID, 1, 0, None) for number in range(PARTITIONS)}
+class Batches:
+    """The product's way over one connection: claim and tail of one transaction after the other."""
 
-    set_limits = limits_setter(
-        lock_timeout_ms=5_000, transaction_ms_max=60_000, server_version=connection.info.server_version
-    )
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+        self._positions = {Partition(TOPIC, number): Position(TOPIC_ID, 1, 0, None) for number in range(PARTITIONS)}
+        version = connection.info.server_version
+        self._set_limits = limits_setter(lock_timeout_ms=5_000, transaction_ms_max=60_000, server_version=version)
 
-    def opened() -> None:
-        set_limits(connection)
-        connection.execute(_BATCH["guard_open"], {"guard": 1})
+    def _opened(self) -> None:
+        self._set_limits(self._connection)
+        self._connection.execute(_BATCH["guard_open"], {"guard": 1})
 
-    for start in range(0, len(work), BATCH_RECORDS):
-        batch = work[start : start + BATCH_RECORDS]
-        items = [item for item, _ in batch]
-        claimed = claim(connection, items, handlers=plain, topic_id_of=lambda _item: TOPIC_ID, open_transaction=opened)
+    def run(self, batch: Sequence[Work]) -> None:
+        """Claim these events and write what they lead to."""
+        connection, items = self._connection, [item for item, _ in batch]
+        claimed = claim(
+            connection, items, handlers=plain, topic_id_of=lambda _item: TOPIC_ID, open_transaction=self._opened
+        )
         assert len(claimed.firsts) == len(items)
         lasts = {item.record.partition: item for item in items}
         tail = Tail(
@@ -97,13 +106,20 @@ def run_batches(connection: psycopg.Connection[Any], work: Sequence[Work]) -> No
             facts={},
             failed=[],
             quarantine=[],
-            moves=[(partition, positions[partition], last) for partition, last in lasts.items()],
+            moves=[(partition, self._positions[partition], last) for partition, last in lasts.items()],
             topic_ids={TOPIC: TOPIC_ID},
             outcomes=[outcome for _, outcome in batch],
         )
         write_tail(connection, tail)
         for partition, last in lasts.items():
-            positions[partition] = Position(TOPIC_ID, 1, last.record.offset + 1, fingerprint_of(last))
+            self._positions[partition] = Position(TOPIC_ID, 1, last.record.offset + 1, fingerprint_of(last))
+
+
+def run_batches(connection: psycopg.Connection[Any], work: Sequence[Work]) -> None:
+    """The product's way: claim and tail of 1,000 events per transaction."""
+    batches = Batches(connection)
+    for start in range(0, len(work), BATCH_RECORDS):
+        batches.run(work[start : start + BATCH_RECORDS])
 
 
 def run_per_event(connection: psycopg.Connection[Any], work: Sequence[Work]) -> None:
@@ -142,9 +158,7 @@ def main(told: dict[str, Any]) -> None:
     """Run one side and write its rate."""
     work = work_of(told["records"])
     with psycopg.connect(told["database_url"], autocommit=told["side"] != "batches") as connection:
-        for number in range(PARTITIONS):
-            place = {"cluster_id": CLUSTER, "topic_id": TOPIC_ID, "partition": number, "topic": TOPIC}
-            connection.execute(_PER_EVENT["begin_partition"], place)
+        begin_partitions(connection)
         if told["side"] == "server":
             _stage_rows(connection, work)
         connection.commit()
@@ -158,6 +172,14 @@ def main(told: dict[str, Any]) -> None:
                 run_server(connection, -(-len(work) // BATCH_RECORDS))
         seconds = time.monotonic() - begun
     write_state(Path(told["answer_file"]), {"per_second": len(work) / seconds})
+
+
+def begin_partitions(connection: psycopg.Connection[Any]) -> None:
+    """Give every partition its position, as a take-over does."""
+    for number in range(PARTITIONS):
+        place = {"cluster_id": CLUSTER, "topic_id": TOPIC_ID, "partition": number, "topic": TOPIC}
+        connection.execute(_PER_EVENT["begin_partition"], place)
+    connection.commit()
 
 
 def _stage_rows(connection: psycopg.Connection[Any], work: Sequence[Work]) -> None:

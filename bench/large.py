@@ -6,6 +6,7 @@ Rule: both sides read the same new events and take turns in one run; each gets a
 from __future__ import annotations
 
 import hashlib
+import statistics
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ import psycopg
 from psycopg import sql
 
 from bench.children import onceflow_part
+from bench.database import BATCH_RECORDS, Batches, begin_partitions, work_of
 from bench.figures import Figure, Measured
 from bench.measuring import Side, alternate, median_ratio
 from bench.processor import rate_of
@@ -33,6 +35,7 @@ _SQL, _BENCH = statements("large"), statements("bench")
 
 FIGURES: tuple[Figure, ...] = (
     Figure("processor_10m_markers_vs_empty", "new events beside 10,000,000 markers / with an empty inbox", 0.8),
+    Figure("processor_db_10m_markers_vs_empty", "the same, the database part alone, batch by batch in turns", 0.8),
     Figure("processor_beside_deletion", "10,000,000 markers, the oldest deleted meanwhile / nothing is deleted", 0.8),
 )
 
@@ -67,6 +70,31 @@ class _Runs:
                     return rate
 
         return run
+
+    def batches_in_turns(self, empty: Road, full: Road) -> dict[str, list[float]]:
+        """Write the same batches to both databases, a batch here and a batch there; returns events per second of each.
+
+        What else the machine does meets both sides alike, which turns of many seconds cannot promise.
+        """
+        work = work_of(self.stage.sizes.records, ids=event_id)
+        rates: dict[str, list[float]] = {"empty": [], "full": []}
+        with (
+            self._copy(empty) as here,
+            self._copy(full) as there,
+            psycopg.connect(here) as one,
+            psycopg.connect(there) as two,
+        ):
+            for connection in (one, two):
+                begin_partitions(connection)
+            sides = [("empty", Batches(one)), ("full", Batches(two))]
+            for start in range(0, len(work), BATCH_RECORDS):
+                batch = work[start : start + BATCH_RECORDS]
+                for name, batches in sides:
+                    begun = time.monotonic()
+                    batches.run(batch)
+                    rates[name].append(len(batch) / (time.monotonic() - begun))
+                sides.reverse()
+        return rates
 
     @contextmanager
     def _copy(self, road: Road) -> Iterator[str]:
@@ -134,11 +162,22 @@ def measure(stage: Stage) -> list[Measured]:
         "10m markers, deleting": runs.side(full, deletes=True),
     }
     rates = alternate(sides, rounds=stage.sizes.rounds, say=stage.say)
-    pairs = (("10m markers", "empty"), ("10m markers, deleting", "10m markers"))
-    notes = [sizes, {name: max(values) for name, values in runs.notes.items()}]
+    turns = runs.batches_in_turns(empty, full)
+
+    def measured(number: int, over: str, under: str, notes: dict[str, float]) -> Measured:
+        sides = {over: rates[over], under: rates[under]}
+        return Measured(FIGURES[number], median_ratio(rates[over], rates[under]), sides, notes)
+
+    deletion = {name: max(values) for name, values in runs.notes.items()}
     return [
-        Measured(figure, median_ratio(rates[over], rates[under]), {over: rates[over], under: rates[under]}, note)
-        for figure, (over, under), note in zip(FIGURES, pairs, notes, strict=True)
+        measured(0, "10m markers", "empty", sizes),
+        Measured(
+            FIGURES[1],
+            median_ratio(turns["full"], turns["empty"]),
+            {},
+            {name: statistics.median(found) for name, found in turns.items()},
+        ),
+        measured(2, "10m markers, deleting", "10m markers", deletion),
     ]
 
 

@@ -32,8 +32,8 @@ GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.booked, onceflow.booking TO onceflow_processor, onceflow_worker;
 GRANT SELECT, INSERT ON onceflow.fact_claim TO onceflow_processor, onceflow_worker;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
-GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at,
-              decided_at, decided_by, decision, reason, dead_lettered_at, dead_letter_code)
+GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at, account,
+              mode, event_id, type, decided_at, decided_by, decision, reason, dead_lettered_at, dead_letter_code)
 ON onceflow.quarantine TO onceflow_processor;
 GRANT SELECT, UPDATE (head_seq, state, detail) ON onceflow.lane TO onceflow_processor;
 GRANT INSERT ON onceflow.operation_hint TO onceflow_processor;

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from onceflow.kafka_names import processor_group, relay_group, transactional_id
 from onceflow.settings_model import Settings
 from onceflow_schemas.failure import Misconfigured
+from onceflow_schemas.failure_course import RetryRules
 
 if TYPE_CHECKING:
     from onceflow.input_settings import InputSettings
@@ -97,6 +98,11 @@ def processor_options(settings: Settings, *, handlers: Handlers, announce: Annou
         batch_bytes_max=settings.processor.batch_bytes_max,
         batch_seconds_max=settings.processor.batch_seconds_max,
         handler_deadline_seconds=settings.processor.handler_deadline_seconds,
+        retry=RetryRules(
+            wait_seconds_min=settings.processor.retry_wait_seconds_min,
+            wait_seconds_max=settings.processor.retry_wait_seconds_max,
+            attempts_max=settings.processor.retry_attempts_max,
+        ),
         owner=owner(),
         metrics_host=settings.metrics.host,
         metrics_port=settings.metrics.port,

@@ -152,6 +152,16 @@ def _marker_rule(settings: Settings) -> Iterator[CrossFault]:
         yield CrossFault(names, fault)
 
 
+def _retry_rule(settings: Settings) -> Iterator[CrossFault]:
+    least, most = settings.processor.retry_wait_seconds_min, settings.processor.retry_wait_seconds_max
+    if least > most:
+        yield CrossFault(
+            ("processor.retry_wait_seconds_min", "processor.retry_wait_seconds_max"),
+            f"processor.retry_wait_seconds_min is {least:g}, more than processor.retry_wait_seconds_max = {most:g}: "
+            f"a good maximum is {max(3_600.0, least):g}",
+        )
+
+
 def _size_rule(settings: Settings) -> Iterator[CrossFault]:
     body, topic = settings.bridge.body_bytes_max, settings.topics.message_bytes_max
     if body + RECORD_OVERHEAD_BYTES > topic:
@@ -222,6 +232,7 @@ def _lease_rule(settings: Settings) -> Iterator[CrossFault]:
 
 _RULES: tuple[Callable[[Settings], Iterator[CrossFault]], ...] = (
     _retention_rule,
+    _retry_rule,
     _marker_rule,
     _size_rule,
     _topic_rule,

@@ -241,6 +241,15 @@ class ProcessorSettings(Section):
         "auto", description="Kafka's group protocol; `auto` takes `consumer` (KIP-848) where the brokers have it."
     )
     handler_deadline_seconds: Seconds = Field(10.0, le=240, description="A handler that runs longer has failed.")
+    retry_wait_seconds_min: Seconds = Field(
+        1.0, le=86_400, description="A parked event waits at least so long for its retry."
+    )
+    retry_wait_seconds_max: Seconds = Field(
+        3_600.0, le=604_800, description="And at most so long, unless its handler asks for more."
+    )
+    retry_attempts_max: int = Field(
+        30, ge=1, le=10_000, description="After so many tries from parking an event is quarantined."
+    )
     read_objects: bool = Field(
         default=False,
         description="Events that need a look at Stripe (thin ones, ties, long lists of lines) wait until `operate` has read there.",

@@ -25,6 +25,7 @@ from psycopg import Connection
 from onceflow_processor.effects import Effects, FactKey, fact_key
 from onceflow_processor.event import Event, Previous
 from onceflow_processor.handler_run import call
+from onceflow_processor.handler_words import Quarantine, RetryIn
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.known import Known
 from onceflow_processor.operations.effect import Settled
@@ -72,7 +73,8 @@ class OperationAsked:
 class Result:
     """What the handlers of an event asked for; ``ignored`` when no handler has its type.
 
-    ``booked`` are the running totals that were raised, with what they are now.
+    ``booked`` are the running totals that were raised, with what they are now.  ``said`` is the ``RetryIn`` or ``Quarantine``
+    that a handler raised: everything else is empty then, as it is rolled back.
     """
 
     ignored: bool = False
@@ -81,6 +83,7 @@ class Result:
     operations: list[OperationAsked] = field(default_factory=list)
     statements: list[tuple[str, Parameters]] = field(default_factory=list)
     booked: dict[FactKey, int] = field(default_factory=dict)
+    said: RetryIn | Quarantine | None = None
 
 
 def event(
@@ -153,12 +156,15 @@ def run(
         booked: running totals (namespace, key parts ...) that were booked before.
 
     Raises:
-        Whatever a handler raises; AssertionError when it asks more queries than there are answers.
+        Whatever else a handler raises; AssertionError when it asks more queries than there are answers.
     """
     bench = _Bench(handlers, origin=event, taken=taken, answers=answers, accounts=accounts, booked=booked)
     found = handlers.for_type(event.type)
-    for handler in found:
-        call(handler, event, transaction=bench.transaction(cause=event.cause, handler=handler.name))
+    try:
+        for handler in found:
+            call(handler, event, transaction=bench.transaction(cause=event.cause, handler=handler.name))
+    except (RetryIn, Quarantine) as said:
+        return Result(said=said)
     result = bench.result()
     result.ignored = not found
     return result

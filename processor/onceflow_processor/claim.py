@@ -89,7 +89,7 @@ def claim(
         open_transaction()
         cursor = parked = None
         if sent:
-            parameters = _parameters(sent, handlers=handlers, topic_id_of=topic_id_of)
+            parameters = claim_parameters(sent, handlers=handlers, topic_id_of=topic_id_of)
             cursor = connection.execute(entry.markers, parameters)
         if sent and entry.redriven is None:
             parked = connection.execute(_PARKING["parked_keys"], {"order_keys": _order_keys(sent, handlers)})
@@ -130,7 +130,10 @@ def _order_keys(items: Sequence[Item], handlers: Handlers) -> Texts:
     return Texts({item.order_key for item in items if item.fault is None and handlers.for_type(event_of(item).type)})
 
 
-def _parameters(items: Sequence[Item], *, handlers: Handlers, topic_id_of: Callable[[Item], str]) -> dict[str, Any]:
+def claim_parameters(
+    items: Sequence[Item], *, handlers: Handlers, topic_id_of: Callable[[Item], str]
+) -> dict[str, Any]:
+    """Return the columns of the statement ``claim``, in the order of the items."""
     events = [event_of(item) for item in items]
     return {
         "handler_set": handlers.fingerprint(),

@@ -35,6 +35,22 @@ class ProcessorMetrics:
             "onceflow_processor_ordered", "Events of types with an ordered handler that were not plainly newer, by place.",
             ["place"], registry=registry,
         )  # fmt: skip
+        self.redrives = Counter(
+            "onceflow_processor_redrives", "Tries of parked events, by how they ended.", ["end"], registry=registry
+        )
+        self.parked_events = Gauge(
+            "onceflow_processor_parked_events",
+            "Events that wait in onceflow.parked, counted up to 100,000.",
+            registry=registry,
+        )
+        self.parked_keys = Gauge(
+            "onceflow_processor_parked_keys", "Order keys that wait, by what for, counted up to 100,000.", ["reason"],
+            registry=registry,
+        )  # fmt: skip
+        self.parked_overdue_seconds = Gauge(
+            "onceflow_processor_parked_overdue_seconds", "How long the key that has been due longest has been due.",
+            registry=registry,
+        )  # fmt: skip
         self.batch_seconds = Histogram(
             "onceflow_processor_batch_seconds", "Time of a batch.", buckets=_BATCH_SECONDS, registry=registry
         )

@@ -63,7 +63,8 @@ class Head:
 class Redrive:
     """The redrives of one process, in the worker's thread: deadlines of handlers are signals.
 
-    ``connection`` gives a usable connection, ``runner`` makes a batch runner over it, ``note`` takes what was committed.
+    ``connection`` gives a usable connection, ``runner`` makes a batch runner over it, ``note`` takes what was committed, and
+    ``count`` how each try ended: ``done``, ``parked``, ``quarantined``, or ``open`` when it came to no end.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Redrive:
         connection: Callable[[], Connection[Any]],
         runner: Callable[[Connection[Any], Entry], BatchRunner],
         note: Callable[[BatchEnd], None],
+        count: Callable[[str], object] = lambda _end: None,
         stopping: Callable[[], bool],
     ) -> None:
         self._owner = owner
@@ -81,6 +83,7 @@ class Redrive:
         self._connection = connection
         self._runner = runner
         self._note = note
+        self._count = count
         self._stopping = stopping
         self._lost = LostConnections()
         self._unfinished: Redriven | None = None
@@ -134,6 +137,7 @@ class Redrive:
         finally:
             if end.suspect is not None:
                 self._lost.note(item)
+            self._count(_ending(end))
             self._note(end)
         if end.positions:
             self._lost.forget(item)
@@ -175,6 +179,15 @@ class Redrive:
                 },
             )
         self._unfinished = None
+
+
+def _ending(end: BatchEnd) -> str:
+    if not end.counts:
+        return "open"
+    [counts] = end.counts
+    if counts.parked:
+        return "parked"
+    return "quarantined" if counts.quarantined else "done"
 
 
 def _head(row: tuple[Any, ...]) -> Head:

@@ -38,6 +38,7 @@ from onceflow_processor.worker import Worker, WorkerSettings
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.failure import Misconfigured, Unavailable
+from onceflow_schemas.failure_course import RetryRules
 from onceflow_schemas.outcome_record import HEADERS_BYTES_RESERVED
 from onceflow_schemas.times import parse_time
 
@@ -86,6 +87,7 @@ class ProcessorOptions:
         batch_bytes_max: bytes of one transaction.
         batch_seconds_max: handlers of one transaction may take this long before it is cut.
         handler_deadline_seconds: how long one handler may take.
+        retry: how parked events are tried again.
         owner: shown in the progress rows.
         metrics_host: where metrics are served.
         metrics_port: 0 for a free port.
@@ -117,6 +119,7 @@ class ProcessorOptions:
     batch_bytes_max: int = 16_777_216
     batch_seconds_max: float = 5.0
     handler_deadline_seconds: float = 10.0
+    retry: RetryRules = field(default_factory=RetryRules)
     owner: str = ""
     metrics_host: str = "127.0.0.1"
     metrics_port: int = 0
@@ -291,6 +294,7 @@ class ProcessorService:
                     read_objects=options.read_objects,
                 ),
                 cluster_id=cluster,
+                retry=options.retry,
             ),
             owner=self._owner,
             batch_records_max=options.batch_records_max,

@@ -28,8 +28,10 @@ from onceflow_processor.handoff import Handoff
 from onceflow_processor.known import Known
 from onceflow_processor.lost_connections import LostConnections
 from onceflow_processor.metrics import ProcessorMetrics
+from onceflow_processor.parked_gauges import ParkedGauges
 from onceflow_processor.partitions_held import HOLD_SECONDS, PartitionsHeld
 from onceflow_processor.quarantine_log import tell_kept
+from onceflow_processor.readmission import Readmission
 from onceflow_processor.redrive import Redrive
 from onceflow_processor.sqlstates import pooler_fault
 from onceflow_processor.version_log import VersionLog
@@ -108,8 +110,13 @@ class Worker:
             # The breaker of live events hears nothing of redrives: each of them waits for itself alone.
             runner=lambda connection, entry: self._runner(connection, entry=entry, breaker=Breaker()),
             note=self._note_counts,
+            count=lambda end: metrics.redrives.labels(end).inc(),
             stopping=stopping,
         )
+        self._readmission = Readmission(
+            rules=settings.rules, handlers=settings.attempt.handlers, connection=self._usable_connection
+        )
+        self._parked_gauges = ParkedGauges(metrics, connection=self._usable_connection)
 
     def run(self, connection: Connection[Any]) -> None:
         """Work until the process is stopping, then release what is held.
@@ -146,6 +153,8 @@ class Worker:
         finally:
             self._handoff.finish_batch()
         self._redrive.turn()
+        self._readmission.turn()
+        self._parked_gauges.turn()
 
     def _connected(self) -> Connection[Any]:
         """Return the connection, after opening a new one where it is gone; then all partitions are taken over anew."""

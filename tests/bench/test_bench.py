@@ -160,7 +160,12 @@ def test_the_large_bench_gives_its_numbers(tmp_path: Path) -> None:
     output = tmp_path / "large.json"
     assert main(["--quick", "--output", str(output)], only=("large",)) == 0
     found = json.loads(output.read_text())
-    assert list(found) == ["processor_10m_markers_vs_empty", "processor_beside_deletion", "about"]
+    assert list(found) == [
+        "processor_10m_markers_vs_empty",
+        "processor_db_10m_markers_vs_empty",
+        "processor_beside_deletion",
+        "about",
+    ]
     notes = found["about"]["figures"]
     assert notes["processor_10m_markers_vs_empty"]["notes"]["markers"] == 5_000
     assert notes["processor_beside_deletion"]["notes"]["markers deleted per second"] > 0

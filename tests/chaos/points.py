@@ -39,6 +39,7 @@ POINTS: dict[str, tuple[str, ...]] = {
         "after_settle_commit",
     ),
     "careful": ("after_try",),
+    "redrive": ("after_claim", "after_lock"),
     "retention": ("before_slice", "after_slice"),
     "migrate": ("before_record",),
     "topics": ("before_lanes",),

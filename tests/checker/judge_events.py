@@ -65,12 +65,13 @@ def judge_events(snapshot: Snapshot, states: States) -> list[Violation]:
         *_unverified(snapshot),
         *_progress(snapshot, states),
         *_markers(snapshot, states),
+        *_waiting(snapshot),
         *_quarantine(snapshot, states),
     ]
 
 
 def _lost(snapshot: Snapshot, states: States) -> Iterator[Violation]:
-    """I1: every 200 has its body in the topic, and that body one final state."""
+    """I1: every 200 has its body in the topic, and that body one final state, or it is parked and not yet due."""
     records: dict[bytes, list[EventEntry]] = {}
     for entry in snapshot.events:
         if entry.body_sha256 is not None:
@@ -85,6 +86,8 @@ def _lost(snapshot: Snapshot, states: States) -> Iterator[Violation]:
         for entry in records[digest]:
             if (state := states.by_position.get(entry.position)) is None:
                 yield Violation("I1", f"answered 200 but without a state: {entry.identity} at {entry.position}")
+            elif state == "parked" and entry.identity in snapshot.waiting:
+                continue
             elif state not in FINAL_STATES | {"duplicate"}:
                 yield Violation("I1", f"answered 200 but {state}: {entry.identity} at {entry.position}")
 
@@ -151,6 +154,13 @@ def _markers(snapshot: Snapshot, states: States) -> Iterator[Violation]:
             account, mode, event_id = entry.body_identity
             if (account or marker.identity[0], mode, event_id) != marker.identity:
                 yield Violation("I9", f"the marker {marker.identity} is not what its body says: {entry.body_identity}")
+
+
+def _waiting(snapshot: Snapshot) -> Iterator[Violation]:
+    """Whoever waits says so."""
+    for marker in snapshot.markers:
+        if marker.identity in snapshot.waiting and marker.state != "parked":
+            yield Violation("I3", f"{marker.identity} is {marker.state} and waits in parked")
 
 
 def _quarantine(snapshot: Snapshot, states: States) -> Iterator[Violation]:

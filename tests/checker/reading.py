@@ -136,6 +136,7 @@ def take_snapshot(
         deliveries=tuple(deliveries),
         events=events,
         markers=tables.markers,
+        waiting=tables.waiting,
         quarantine=tables.quarantine,
         progress=tables.progress,
         lanes=tables.lanes,

@@ -161,6 +161,7 @@ class Snapshot:
     ``effects``: event ids of the user's own table, one per row; None when the handlers in use write no such table.
     ``guard_rows``: rows left in ``onceflow.batch_guard``.  ``not_quiet``: why the system had not settled in its
     limit, None when it had.  ``planted``: codes by position for records that a test put on the topic by itself.
+    ``waiting``: parked events that may wait, for a person or for a time that has not come.
     """
 
     deliveries: tuple[Delivery, ...]
@@ -178,3 +179,4 @@ class Snapshot:
     hits: tuple[Hit, ...] = ()
     not_quiet: str | None = None
     planted: dict[Position, frozenset[str]] = field(default_factory=dict)
+    waiting: frozenset[Identity] = frozenset()

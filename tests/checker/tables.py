@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from tests.checker.snapshot import Fact, Lane, Marker, Outcome, Progress, QuarantineRow
+from tests.checker.snapshot import Fact, Identity, Lane, Marker, Outcome, Progress, QuarantineRow
 from tests.checker.topics import numbers_of
 
 CONNECT_SECONDS = 5
@@ -25,6 +25,7 @@ class Tables:
     """The rows of the product's tables that concern one event topic."""
 
     markers: tuple[Marker, ...]
+    waiting: frozenset[Identity]
     quarantine: tuple[QuarantineRow, ...]
     progress: tuple[Progress, ...]
     lanes: tuple[Lane, ...]
@@ -67,6 +68,7 @@ def read_tables(
             effects = tuple(row[0] for row in connection.execute(f"SELECT event_id FROM {effect_table}"))
         return Tables(
             markers=_markers(connection),
+            waiting=_waiting(connection),
             quarantine=_quarantine(connection),
             progress=tuple(
                 Progress(partition, next_offset, epoch, stopped, *ends.get(partition, (0, 0)))
@@ -102,12 +104,21 @@ def _markers(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Marker, .
     )
 
 
+def _waiting(connection: psycopg.Connection[tuple[Any, ...]]) -> frozenset[Identity]:
+    """Return the parked events whose key waits for a person, or for a time that has not come."""
+    rows = connection.execute(
+        "SELECT parked.account, parked.mode, parked.event_id FROM onceflow.parked JOIN onceflow.parked_key USING (order_key)"
+        " WHERE parked_key.reason <> 'retry' OR parked_key.due_at > clock_timestamp() - interval '5 seconds'"
+    )
+    return frozenset((account, mode, event_id) for account, mode, event_id in rows)
+
+
 def _quarantine(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[QuarantineRow, ...]:
     with connection.cursor("checker_quarantine") as cursor:
         cursor.itersize = PAGE_ROWS
         cursor.execute(
             'SELECT partition, "offset", code, account, mode, event_id, value, json_array_length(headers)'
-            " FROM onceflow.quarantine"
+            " FROM onceflow.quarantine WHERE decision IS DISTINCT FROM 'retried'"
         )
         return tuple(
             QuarantineRow(

@@ -51,6 +51,13 @@ def test_counts_are_of_distinct_events() -> None:
     assert expected == judge(SOUND).counts
 
 
+def test_an_event_that_is_parked_and_not_yet_due_is_no_violation() -> None:
+    markers = (*SOUND.markers[:3], marker(IGNORED, "parked"), SOUND.markers[4])
+    verdict = judge(replace(SOUND, markers=markers, waiting=frozenset({identity("evt_4")})))
+    assert verdict.violations == ()
+    assert verdict.counts.parked == 1
+
+
 def swapped(first: int, second: int) -> tuple[Any, ...]:
     """The topic with two outcomes at each other's offsets."""
     changed = list(TOPIC)
@@ -86,6 +93,7 @@ PLANTED: dict[str, tuple[str, dict[str, Any]]] = {
         "I1",
         {"markers": (*SOUND.markers[:3], marker(IGNORED, "parked"), SOUND.markers[4])},
     ),
+    "an event is processed and still waits": ("I3", {"waiting": frozenset({PAID_1.identity})}),
     "a marker names a place without a record": (
         "I3",
         {

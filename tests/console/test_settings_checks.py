@@ -22,6 +22,10 @@ def faults(**flags: object) -> list[str]:
         ({"topics__dead_letters": "stripe.events.v1"}, "dead letters need a topic of their own"),
         ({"topics__dead_letters": "stripe.outcomes.v1"}, "dead letters need a topic of their own"),
         ({"topics__events": "a,b,a"}, "names a topic twice"),
+        (
+            {"processor__retry_wait_seconds_min": 60, "processor__retry_wait_seconds_max": 10},
+            "processor.retry_wait_seconds_min is 60, more than processor.retry_wait_seconds_max = 10",
+        ),
         ({"topics__replication_factor": 2, "topics__min_insync_replicas": 3}, "nothing could ever be written"),
         ({"bridge__read_deadline_seconds": 8}, "nothing would be left for Kafka"),
         ({"relay__lease_ttl_seconds": 2, "relay__poll_seconds": 1}, "would run out between two looks"),

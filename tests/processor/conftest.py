@@ -89,8 +89,8 @@ def record(
     return Record(Partition(topic, partition), offset, 1_700_000_000_000, made.key, made.value, list(made.headers), 1)
 
 
-def items_of(records: Sequence[Record]) -> list[Item]:
-    return [admit(one, rules=RULES, now=datetime.now(UTC)) for one in records]
+def items_of(records: Sequence[Record], *, rules: Rules = RULES) -> list[Item]:
+    return [admit(one, rules=rules, now=datetime.now(UTC)) for one in records]
 
 
 @dataclass
@@ -110,11 +110,12 @@ class Bench:
     entry: Entry = IN_TURN
     read_objects: bool = False
     retry: RetryRules = field(default_factory=RetryRules)
+    rules: Rules = field(default_factory=lambda: RULES)
     lease_seconds: float = 60.0
 
     def run(self, records: Sequence[Record]) -> BatchEnd:
         """Run one batch; partitions that it has not seen are begun at 0."""
-        self.items = items_of(records)
+        self.items = items_of(records, rules=self.rules)
         for item in self.items:
             self.begin(item.record.partition)
         return self.run_again()

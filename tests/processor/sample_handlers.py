@@ -1,6 +1,7 @@
 """Handlers for the processors that the tests start."""
 
 import os
+import signal
 import time
 
 from onceflow import Event, Handlers, Tx
@@ -70,6 +71,21 @@ def closes_quietly(_event: Event, tx: Tx) -> None:
 @handlers.on("test.terminate")
 def terminates(_event: Event, tx: Tx) -> None:
     tx.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+@handlers.on("test.poison")
+def poisoned(event: Event, tx: Tx) -> None:
+    """Does to an event what the table ``public.poison`` says of it."""
+    found = tx.fetch_one("SELECT kind FROM public.poison WHERE event_id = %s", [event.id])
+    kind = None if found is None else found["kind"]
+    if kind == "kills":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if kind == "waits":
+        raise ConnectionRefusedError(kind)
+    if kind == "fails":
+        raise LookupError(kind)
+    tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, %s)", [event.id, os.getpid()])
+    tx.outcome("poison.survived", key=event.object["id"], data={"event": event.id})
 
 
 @handlers.on("test.mend")

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 
 from onceflow_processor.admission import Fault, Item, admit
-from onceflow_processor.claim import _differs, _offer, _parameters, event_of
+from onceflow_processor.claim import _differs, _offer, claim_parameters, event_of
 from onceflow_processor.event import Event
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.tx import Tx
@@ -60,7 +60,7 @@ def test_markers_are_claimed_with_the_state_that_they_get_if_nothing_fails() -> 
     [ignored] = items_of([record(bodies("evt_3", event_type="charge.refunded")[0], 9, partition=2)])
     offer = _offer([handled, late, ignored])
     registry = handlers()
-    found = _parameters(
+    found = claim_parameters(
         list(offer.offered.values()), handlers=registry, topic_id_of=lambda item: f"id-{item.record.offset}"
     )
     assert found["handler_set"] == registry.fingerprint()
@@ -82,7 +82,7 @@ def test_markers_are_claimed_with_the_state_that_they_get_if_nothing_fails() -> 
 def test_an_event_without_a_usable_time_has_none() -> None:
     [item] = items_of([record(event_body("evt_1", "invoice.paid", {"id": "in_1"}, **NO_DATE), 0)])
     [made] = _offer([item]).offered.values()
-    assert _parameters([made], handlers=handlers(), topic_id_of=lambda _item: "t")["createds"] == [None]
+    assert claim_parameters([made], handlers=handlers(), topic_id_of=lambda _item: "t")["createds"] == [None]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg.sql import SQL, Identifier
 
-from onceflow import Event, Handlers, OperationConflict, Previous, Settled, StripeCall, Tx
+from onceflow import Event, Handlers, OperationConflict, Previous, Quarantine, RetryIn, Settled, StripeCall, Tx
 from onceflow.testing import CREATED, OperationAsked, OutcomeAsked, event, run, run_settled, settled
 from onceflow_processor.operations.effect import Effect
 from onceflow_schemas.failure import Misconfigured, Refused
@@ -271,3 +271,17 @@ def test_an_event_says_what_the_guard_would_say() -> None:
     made = event("invoice.paid", INVOICE, is_stale=True, previous=before)
     assert (made.is_stale, made.previous) == (True, before)
     assert (event("invoice.paid", INVOICE).is_stale, event("invoice.paid", INVOICE).previous) == (False, None)
+
+
+@pytest.mark.parametrize("said", [RetryIn(60, "not signed yet"), Quarantine("two contracts match")])
+def test_what_a_handler_says_of_its_event_is_told_and_the_rest_rolled_back(said: RetryIn | Quarantine) -> None:
+    handlers = Handlers()
+
+    @handlers.on("invoice.paid")
+    def wait(_event: Event, tx: Tx) -> None:
+        tx.outcome("invoice.paid", key="in_1", data={})
+        raise said
+
+    result = run(handlers, event("invoice.paid", {"id": "in_1"}))
+    assert result.said is said
+    assert (result.outcomes, result.ignored) == ([], False)

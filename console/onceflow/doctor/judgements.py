@@ -36,8 +36,8 @@ _CARRIED_OUT = (
 )
 _DECIDED = "UPDATE(decided_at, decided_by, decision, reason)"
 _QUARANTINED = (
-    "UPDATE(code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at,"
-    " decided_at, decided_by, decision, reason, dead_lettered_at)"
+    "UPDATE(code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at, account,"
+    " mode, event_id, type, decided_at, decided_by, decision, reason, dead_lettered_at)"
 )
 _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
     "bridge": {},

@@ -144,3 +144,26 @@ SELECT (SELECT count(*) FROM (SELECT FROM onceflow.parked LIMIT %(count_max)s) A
        count(*) FILTER (WHERE reason = 'reading'),
        coalesce(extract(epoch FROM clock_timestamp() - min(due_at) FILTER (WHERE due_at <= clock_timestamp())), 0)::float8
 FROM (SELECT reason, due_at FROM onceflow.parked_key LIMIT %(count_max)s) AS keys;
+
+-- name: asked_again
+-- Records that nobody vouched for and that a person asks about again, the longest asked first.  Index: quarantine_asked.
+SELECT topic_id, partition, "offset", topic, key, value, headers::text, record_time, retry_asked_at
+FROM onceflow.quarantine
+WHERE retry_asked_at IS NOT NULL
+ORDER BY retry_asked_at
+LIMIT %(rows_max)s;
+
+-- name: refused_again
+UPDATE onceflow.quarantine SET code = %(code)s, detail = %(detail)s, retry_asked_at = NULL
+WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND "offset" = %(offset)s AND retry_asked_at = %(retry_asked_at)s;
+
+-- name: admitted_again
+-- Last of its transaction: somebody else who admits the same record finds nothing to update then, and is rolled back.
+WITH admitted AS (
+    UPDATE onceflow.quarantine
+    SET account = %(account)s, mode = %(mode)s, event_id = %(event_id)s, type = %(type)s, decision = 'retried',
+        decided_at = clock_timestamp(), decided_by = retry_asked_by, retry_asked_at = NULL
+    WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND "offset" = %(offset)s AND retry_asked_at = %(retry_asked_at)s
+    RETURNING 1
+)
+SELECT onceflow.ensure((SELECT count(*) FROM admitted) = 1, 'OF007', 'somebody else has admitted the record again');

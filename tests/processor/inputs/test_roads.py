@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, cast
 
+import psycopg
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
@@ -336,3 +337,27 @@ def test_a_start_is_refused_with_all_faults_of_the_inputs(make_road: MakeRoad) -
         "inputs[4].mode",
     ):
         assert part in said
+
+
+def test_wrapped_events_wait_in_order_over_topics_and_are_redriven(make_road: MakeRoad) -> None:
+    """What is about one object waits behind its head, whatever topic and key it came by; a redrive reads it unwrapped."""
+    road = make_road(partitions=1)
+    bus = Bus(road, ("eventbridge", "transport"), ("cloudevents-structured", "transport"))
+    with psycopg.connect(road.database_url, autocommit=True) as shop:
+        shop.execute("CREATE TABLE public.shut (reason text)")
+        shop.execute("INSERT INTO public.shut VALUES ('holiday')")
+        handlers = "tests.processor.inputs.waiting_handlers:handlers"
+        with road.processor(**bus.settings, ONCEFLOW_PROCESSOR_HANDLERS=handlers):
+            subject = {"id": "in_same", "object": "invoice", "amount_paid": 1}
+            ids = [f"evt_{number}" for number in range(4)]
+            for number, event_id in enumerate(ids):
+                bus.publish(event_body(event_id, "invoice.paid", subject, created=CREATED), number=number % 2)
+                bus.flush()
+                road.wait_for_events(number + 1)
+            keys = road.rows("SELECT DISTINCT order_key FROM onceflow.parked")
+            assert [row["order_key"] for row in keys] == [f"{ACCOUNT}/in_same"]
+            assert set(road.states().values()) == {"parked"}
+            shop.execute("DELETE FROM public.shut")
+            wait_until(lambda: set(road.states().values()) == {"processed"}, "all are redriven")
+    done = road.rows("SELECT event_id FROM public.seen ORDER BY ctid")
+    assert [row["event_id"] for row in done] == ids

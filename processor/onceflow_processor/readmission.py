@@ -1,0 +1,104 @@
+"""Records that nobody vouched for, looked at again because a person asks: with the rules of today.
+
+Rule: the record takes the same road as a new one, through the same admission and the same marker; what is vouched for now is
+parked and redriven, and a second one of the same event has no effect.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import psycopg
+import structlog
+from psycopg import Connection
+
+from onceflow_processor.admission import Fault, Item, Rules, admit, key_fits
+from onceflow_processor.claim import claim_parameters, event_of
+from onceflow_processor.handlers import Handlers
+from onceflow_processor.kept_records import headers_from, safe_text, timestamp_ms_of
+from onceflow_processor.parking import Waiting
+from onceflow_processor.parking_tail import write_parking
+from onceflow_processor.records import Partition, Record
+from onceflow_processor.sqlstates import Meaning, meaning_of
+from onceflow_schemas.event_moves import State
+from onceflow_schemas.sql import queries
+
+ROWS_MAX = 20
+"""Records that are looked at in one turn, between two batches."""
+
+LOOK_SECONDS = 2.0
+
+_SQL = queries("parking")
+_BATCH = queries("batch")
+
+log = structlog.get_logger("onceflow.processor")
+
+
+class Readmission:
+    """Looks at the records that are asked about, in the worker's thread."""
+
+    def __init__(self, *, rules: Rules, handlers: Handlers, connection: Callable[[], Connection[Any]]) -> None:
+        self._rules = rules
+        self._handlers = handlers
+        self._connection = connection
+        self._look_at = 0.0
+
+    def turn(self) -> None:
+        """Look at some records, if any are asked about.
+
+        Raises:
+            psycopg.Error: the database is away.
+        """
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + LOOK_SECONDS
+        connection = self._connection()
+        with connection.transaction():
+            rows = connection.execute(_SQL["asked_again"], {"rows_max": ROWS_MAX}).fetchall()
+        for row in rows:
+            try:
+                with connection.transaction():
+                    self._judge(connection, row)
+            except psycopg.Error as error:
+                if meaning_of(error) not in {Meaning.FENCED, Meaning.RERUN}:
+                    raise
+                log.info("readmission_again", reason=type(error).__name__)
+
+    def _judge(self, connection: Connection[Any], row: tuple[Any, ...]) -> None:
+        topic_id, number, offset, topic, key, value, headers, record_time, asked_at = row
+        partition = Partition(topic, number)
+        record = Record(
+            partition, offset, timestamp_ms_of(record_time), key, value, headers_from(headers), generation=0
+        )
+        item = admit(record, rules=self._rules, now=datetime.now(UTC))
+        place = {"topic_id": topic_id, "partition": number, "offset": offset, "retry_asked_at": asked_at}
+        fault = item.fault or _misplaced(item)
+        if fault is not None:
+            detail = safe_text(fault.detail)
+            connection.execute(_SQL["refused_again"], {**place, "code": fault.code, "detail": detail})
+            log.info("record_refused_again", partition=str(partition), offset=offset, code=fault.code)
+            return
+        self._park(connection, item, topic_id=topic_id)
+        event = event_of(item)
+        connection.execute(_SQL["admitted_again"], {**place, **event.identity._asdict(), "type": event.type})
+        log.info("record_admitted_again", partition=str(partition), offset=offset, event_id=event.identity.event_id)
+
+    def _park(self, connection: Connection[Any], item: Item, *, topic_id: str) -> None:
+        """Take the event's marker and let it be due; an event that came by another record meanwhile is a duplicate."""
+        parameters = claim_parameters([item], handlers=self._handlers, topic_id_of=lambda _: topic_id)
+        parameters["states"] = [State.PARKED.value]
+        if connection.execute(_BATCH["claim"], parameters).fetchone() is not None:
+            waiting = Waiting(item, None, 0.0)
+            write_parking(connection, [waiting], topic_ids={item.record.partition.topic: topic_id}, redriven=None)
+
+
+def _misplaced(item: Item) -> Fault | None:
+    """An attested record under another key is nobody's, as when it was read first."""
+    event = event_of(item)
+    envelope = item.take_envelope()
+    if event.trust == "attested" and not key_fits(item.record.key, account=event.identity.account, envelope=envelope):
+        return Fault("bad_key", "the record's key is not the account and the object")
+    return None
