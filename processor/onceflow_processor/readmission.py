@@ -1,7 +1,8 @@
 """Records that nobody vouched for, looked at again because a person asks: with the rules of today.
 
 Rule: the record takes the same road as a new one, through the same admission and the same marker; what is vouched for now is
-parked and redriven, and a second one of the same event has no effect.
+parked and redriven, and a second one of the same event has no effect.  A record is noted as retried only where its event is done
+or waits for its turn; else it stays with a person.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ import structlog
 from psycopg import Connection
 
 from onceflow_processor.admission import Fault, Item, Rules, admit, key_fits
-from onceflow_processor.claim import claim_parameters, event_of
+from onceflow_processor.arrays import Texts
+from onceflow_processor.claim import OUT_OF_TURN, claim, event_of
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.kept_records import headers_from, safe_text, timestamp_ms_of
 from onceflow_processor.parking import Waiting
@@ -81,18 +83,46 @@ class Readmission:
             connection.execute(_SQL["refused_again"], {**place, "code": fault.code, "detail": detail})
             log.info("record_refused_again", partition=str(partition), offset=offset, code=fault.code)
             return
-        self._park(connection, item, topic_id=topic_id)
         event = event_of(item)
-        connection.execute(_SQL["admitted_again"], {**place, **event.identity._asdict(), "type": event.type})
+        known = {**place, **event.identity._asdict(), "type": event.type}
+        fault = self._park(connection, item, topic_id=topic_id)
+        if fault is not None:
+            connection.execute(_SQL["known_again"], {**known, "code": fault.code, "detail": fault.detail})
+            log.info("record_known_again", partition=str(partition), offset=offset, code=fault.code)
+            return
+        connection.execute(_SQL["admitted_again"], known)
         log.info("record_admitted_again", partition=str(partition), offset=offset, event_id=event.identity.event_id)
 
-    def _park(self, connection: Connection[Any], item: Item, *, topic_id: str) -> None:
-        """Take the event's marker and let it be due; an event that came by another record meanwhile is a duplicate."""
-        parameters = claim_parameters([item], handlers=self._handlers, topic_id_of=lambda _: topic_id)
-        parameters["states"] = [State.PARKED.value]
-        if connection.execute(_BATCH["claim"], parameters).fetchone() is not None:
+    def _park(self, connection: Connection[Any], item: Item, *, topic_id: str) -> Fault | None:
+        """Take the event's marker and let it be due; why a person still has to look at it, when another record has the marker.
+
+        An event that came by another record meanwhile, and is done or waits for its turn, makes this one a duplicate.
+        """
+        claimed = claim(
+            connection,
+            [item],
+            entry=OUT_OF_TURN,
+            handlers=self._handlers,
+            topic_id_of=lambda _: topic_id,
+            open_transaction=lambda: None,
+        )
+        identity = event_of(item).identity
+        if claimed.firsts:
+            parked = {
+                "accounts": Texts([identity.account]),
+                "modes": Texts([identity.mode]),
+                "event_ids": Texts([identity.event_id]),
+                "states": Texts([State.PARKED.value]),
+            }
+            connection.execute(_BATCH["tail_states"], parked)
             waiting = Waiting(item, None, 0.0)
             write_parking(connection, [waiting], topic_ids={item.record.partition.topic: topic_id}, redriven=None)
+            return None
+        if claimed.conflicts:
+            return claimed.conflicts[0][1]
+        if connection.execute(_SQL["marker_state"], identity._asdict()).fetchone() == (State.QUARANTINED.value,):
+            return Fault("event_quarantined", "another record of the same event is in quarantine")
+        return None
 
 
 def _misplaced(item: Item) -> Fault | None:

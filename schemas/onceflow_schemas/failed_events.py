@@ -15,6 +15,11 @@ FAILED_EVENT_FAILURES = kinds(
         "Nothing; to run it after all: `onceflow quarantine retry` with `--decided`.",
     ),
     (
+        "event_quarantined",
+        "A record that is trusted by now belongs to an event that another record has brought to quarantine.",
+        "Decide about that one: `onceflow quarantine show` of the event's id.",
+    ),
+    (
         "failed_event_missing",
         "No parked or quarantined event has this id.",
         "`list` of the same command tells the ids.",

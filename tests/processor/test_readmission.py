@@ -13,7 +13,7 @@ from onceflow import Handlers
 from onceflow_processor.admission import Rules
 from onceflow_processor.readmission import Readmission
 from onceflow_schemas.attestation import AttestationKey
-from tests.processor.conftest import RULES, Bench
+from tests.processor.conftest import RULES, Bench, event_body, record
 from tests.processor.poison import Poison, key_rows, ledger, of_key, parked
 
 MakeBench = Callable[[Handlers], Bench]
@@ -85,6 +85,39 @@ def test_an_event_that_came_by_another_record_meanwhile_is_a_duplicate(bench: Ma
     assert one.rows("SELECT decision FROM onceflow.quarantine") == [{"decision": "retried"}]
 
 
+def test_an_event_that_is_in_quarantine_by_another_record_stays_with_a_person(bench: MakeBench, poison: Poison) -> None:
+    one = bench(poison.handlers)
+    keep(one, 0)
+    poison.raises["evt_0"] = LookupError("no such customer")
+    one.run([of_key("evt_0", "in_0", 1)])
+    one.change(
+        "UPDATE onceflow.quarantine SET retry_asked_at = clock_timestamp(), retry_asked_by = 'maria' WHERE \"offset\" = 0"
+    )
+    judge_again(one)
+    rows = one.rows(
+        'SELECT "offset", event_id, code, decision, retry_asked_at FROM onceflow.quarantine ORDER BY "offset"'
+    )
+    assert [tuple(row.values()) for row in rows] == [
+        (0, "evt_0", "event_quarantined", None, None),
+        (1, "evt_0", "handler_failed", None, None),
+    ]
+    assert one.states() == {"evt_0": "quarantined"}
+
+
+def test_a_record_that_contradicts_the_one_that_counted_is_told_and_not_dropped(
+    bench: MakeBench, poison: Poison
+) -> None:
+    one = bench(poison.handlers)
+    keep(one, 0)
+    body = event_body("evt_0", "invoice.paid", {"id": "in_0", "object": "invoice", "amount_paid": 2})
+    one.run([record(body, 1)])
+    ask(one)
+    judge_again(one)
+    [row] = one.rows("SELECT event_id, code, decision, retry_asked_at FROM onceflow.quarantine")
+    assert row == {"event_id": "evt_0", "code": "content_conflict", "decision": None, "retry_asked_at": None}
+    assert ledger(one) == ["evt_0"]
+
+
 def test_a_copy_under_another_key_never_takes_the_marker_of_the_real_event(bench: MakeBench, poison: Poison) -> None:
     one = bench(poison.handlers)
     copy = of_key("evt_0", "in_0", 0)
@@ -118,7 +151,14 @@ def test_what_was_admitted_again_and_fails_has_its_place_among_those_with_identi
     ask(one)
     judge_again(one)
     poison.raises["evt_0"] = LookupError("no such customer")
+    # What became of its first dead letter says nothing of the next one.
+    one.change(
+        "UPDATE onceflow.quarantine SET dead_lettered_at = clock_timestamp(), dead_letter_code = 'dead_letter_refused'"
+    )
     one.redrive(10)
     [row] = one.rows("SELECT event_id, code, decision, order_key FROM onceflow.quarantine")
     assert row == {"event_id": "evt_0", "code": "handler_failed", "decision": None, "order_key": "acct_test/in_0"}
+    assert one.rows("SELECT dead_lettered_at, dead_letter_code FROM onceflow.quarantine") == [
+        {"dead_lettered_at": None, "dead_letter_code": None}
+    ]
     assert one.states() == {"evt_0": "quarantined"}

@@ -110,7 +110,7 @@ ON CONFLICT (topic_id, partition, "offset") DO UPDATE
 SET code = excluded.code, detail = excluded.detail, handler = excluded.handler, traceback = excluded.traceback,
     order_key = excluded.order_key, failure_group = excluded.failure_group, attempts = excluded.attempts,
     quarantined_at = clock_timestamp(), decided_at = NULL, decided_by = NULL, decision = NULL, reason = NULL,
-    dead_lettered_at = NULL
+    dead_lettered_at = NULL, dead_letter_code = NULL
 WHERE quarantine.decision = 'retried';
 
 -- name: tail_progress

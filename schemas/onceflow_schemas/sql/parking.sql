@@ -157,6 +157,18 @@ LIMIT %(rows_max)s;
 UPDATE onceflow.quarantine SET code = %(code)s, detail = %(detail)s, retry_asked_at = NULL
 WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND "offset" = %(offset)s AND retry_asked_at = %(retry_asked_at)s;
 
+-- name: marker_state
+-- Of an event whose marker another record has.  Index: primary key of inbox.
+SELECT state FROM onceflow.inbox WHERE account = %(account)s AND mode = %(mode)s AND event_id = %(event_id)s;
+
+-- name: known_again
+-- The record is vouched for now, and another record of its event has the marker: it keeps its row, with its identity, and a
+-- later retry is judged by that marker.
+UPDATE onceflow.quarantine
+SET account = %(account)s, mode = %(mode)s, event_id = %(event_id)s, type = %(type)s, code = %(code)s, detail = %(detail)s,
+    retry_asked_at = NULL
+WHERE topic_id = %(topic_id)s AND partition = %(partition)s AND "offset" = %(offset)s AND retry_asked_at = %(retry_asked_at)s;
+
 -- name: admitted_again
 -- Last of its transaction: somebody else who admits the same record finds nothing to update then, and is rolled back.
 WITH admitted AS (
