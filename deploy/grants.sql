@@ -27,7 +27,7 @@ GRANT SELECT (id, args_sha256) ON onceflow.operation TO onceflow_processor, once
 -- Processor: the batch transaction.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.progress TO onceflow_processor;
 GRANT SELECT ON onceflow.retention TO onceflow_processor;
-GRANT SELECT, INSERT, UPDATE (state, is_stale, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
+GRANT SELECT, INSERT, UPDATE (state, is_stale, ignored_because, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.booked, onceflow.booking TO onceflow_processor, onceflow_worker;
 GRANT SELECT, INSERT ON onceflow.fact_claim TO onceflow_processor, onceflow_worker;

@@ -73,7 +73,8 @@ class OperationAsked:
 class Result:
     """What the handlers of an event asked for; ``ignored`` when no handler has its type.
 
-    ``booked`` are the running totals that were raised, with what they are now.  ``said`` is the ``RetryIn`` or ``Quarantine``
+    ``booked`` are the running totals that were raised, with what they are now.  ``ignored_because`` are the reasons
+    given to ``tx.ignore``, by handler.  ``said`` is the ``RetryIn`` or ``Quarantine``
     that a handler raised: everything else is empty then, as it is rolled back.
     """
 
@@ -84,6 +85,7 @@ class Result:
     statements: list[tuple[str, Parameters]] = field(default_factory=list)
     booked: dict[FactKey, int] = field(default_factory=dict)
     said: RetryIn | Quarantine | None = None
+    ignored_because: dict[str, str] = field(default_factory=dict)
 
 
 def event(
@@ -269,7 +271,7 @@ class _Bench:
                 )
                 for one in self.effects.operations
             ],
-            statements=self.statements,
+            statements=self.statements, ignored_because=self.effects.ignored,
             booked={key: total for key, total in self.booked.items() if self.booked_before.get(key) != total},
         )  # fmt: skip
 

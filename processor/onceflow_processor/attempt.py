@@ -22,6 +22,7 @@ from onceflow_processor.event import Event
 from onceflow_processor.handler_run import HandlerRun, HandlerSettings, reset_session
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.hints import Hint, hints_of
+from onceflow_processor.ignoring import counts_by_handler, reasons_of
 from onceflow_processor.known import Known
 from onceflow_processor.look_up import look_up_facts
 from onceflow_processor.object_guard import lock_guards
@@ -75,6 +76,7 @@ class Counts:
     text_replaced: int = 0
     unknown_versions: dict[str, int] = field(default_factory=dict)
     ordered: dict[str, int] = field(default_factory=dict)
+    ignored_by: dict[str, int] = field(default_factory=dict)
     quarantined: dict[str, int] = field(default_factory=dict)
     kept: list[tuple[Item, Fault]] = field(default_factory=list)
 
@@ -288,6 +290,7 @@ class Attempt:
         operations = self._known.operations.asked()
         counts.operations, counts.hints = len(operations), len(self._hints)
         counts.kept = quarantine
+        counts.ignored_by = counts_by_handler(self.effects)
         counts.ordered = counts_of(effects for _, effects in self.effects)
         for _, fault in quarantine:
             counts.quarantined[fault.code] = counts.quarantined.get(fault.code, 0) + 1
@@ -299,6 +302,7 @@ class Attempt:
                 again=[claim for _, effects in self.effects for claim in effects.again],
                 guards=self._known.guards.moved(),
                 stale=stale_of(effects for _, effects in self.effects),
+                ignored=reasons_of(self.effects),
                 facts=self._known.facts.claimed(),
                 failed=moved,
                 quarantine=quarantine,

@@ -49,7 +49,8 @@ class Effects:
     """What one event's handlers asked for; ``counts`` are the outcomes by (handler, type, key).
 
     ``again`` are claims of facts that somebody had claimed before, with their causes.  ``placed`` is what the event is to its object, ``is_repeat`` that another event has told the same transition before; both
-    only where a handler asks for an order.  ``touched`` tells that a handler had the connection or ran a statement: without that a failure needs no rollback.
+    only where a handler asks for an order.  ``ignored`` are reasons by handler.
+    ``touched`` tells that a handler had the connection or ran a statement: without that a failure needs no rollback.
     """
 
     outcomes: list[Outcome] = field(default_factory=list)
@@ -57,6 +58,7 @@ class Effects:
     facts: list[FactKey] = field(default_factory=list)
     again: list[tuple[FactKey, str]] = field(default_factory=list)
     operations: list[Asked] = field(default_factory=list)
+    ignored: dict[str, str] = field(default_factory=dict)
     touched: bool = False
     placed: Placed | None = None
     is_repeat: bool = False
@@ -78,9 +80,9 @@ def make_outcome(
     Raises:
         Refused: ``outcome_refused`` with what to change.
     """
-    if not _is_text(type) or not OUTCOME_TYPE_PATTERN.fullmatch(type):
+    if not is_plain_text(type) or not OUTCOME_TYPE_PATTERN.fullmatch(type):
         raise Refused("outcome_refused", f"the outcome type {quoted(type)} is not letters, digits, '_', '.', '-'")
-    if not _is_text(key) or _NO_SUBJECT.search(key) or len(key.encode()) > KEY_BYTES_MAX:
+    if not is_plain_text(key) or _NO_SUBJECT.search(key) or len(key.encode()) > KEY_BYTES_MAX:
         rule = f"1 to {KEY_BYTES_MAX} bytes without control characters"
         raise Refused("outcome_refused", f"the key of outcome {type!r} is not plain text of {rule}")
     value = canonical_value(data)
@@ -104,7 +106,7 @@ def fact_key(namespace: str, parts: tuple[str, ...]) -> FactKey:
         Refused: ``effect_refused`` when namespace or a part is empty, no text, or holds NUL or lone surrogates.
     """
     for text in (namespace, *parts):
-        if not _is_text(text):
+        if not is_plain_text(text):
             raise Refused("effect_refused", f"a namespace and the parts of a key are plain texts, not {quoted(text)}")
     if namespace.startswith(RESERVED_PREFIX):
         raise Refused("effect_refused", f"namespaces that begin with {RESERVED_PREFIX!r} are onceflow's own")
@@ -116,6 +118,6 @@ def fact_key(namespace: str, parts: tuple[str, ...]) -> FactKey:
     return namespace, key
 
 
-def _is_text(value: object) -> bool:
+def is_plain_text(value: object) -> bool:
     """Tell whether a value is a text that PostgreSQL can hold and that is not empty."""
     return isinstance(value, str) and bool(value) and _UNSAFE_TEXT.search(value) is None

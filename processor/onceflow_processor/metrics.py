@@ -35,6 +35,10 @@ class ProcessorMetrics:
             "onceflow_processor_ordered", "Events of types with an ordered handler that were not plainly newer, by place.",
             ["place"], registry=registry,
         )  # fmt: skip
+        self.ignored_by_handler = Counter(
+            "onceflow_processor_ignored_by_handler", "Events of which a handler said that they are not its application's.",
+            ["handler"], registry=registry,
+        )  # fmt: skip
         self.redrives = Counter(
             "onceflow_processor_redrives", "Tries of parked events, by how they ended.", ["end"], registry=registry
         )
@@ -96,6 +100,8 @@ class ProcessorMetrics:
         self.unknown_api_version.inc(sum(counts.unknown_versions.values()))
         for place, number in counts.ordered.items():
             self.ordered.labels(place).inc(number)
+        for handler, number in counts.ignored_by.items():
+            self.ignored_by_handler.labels(handler).inc(number)
         self.outcomes.inc(counts.outcomes)
         self.operations.inc(counts.operations)
         self.text_replaced.inc(counts.text_replaced)

@@ -20,7 +20,7 @@ from onceflow_processor.admission import Fault, Item, Rules, admit, key_fits
 from onceflow_processor.arrays import Texts
 from onceflow_processor.claim import OUT_OF_TURN, claim, event_of
 from onceflow_processor.handlers import Handlers
-from onceflow_processor.kept_records import headers_from, safe_text, timestamp_ms_of
+from onceflow_processor.kept_records import headers_from, identity_columns, safe_text, timestamp_ms_of
 from onceflow_processor.parking import Waiting
 from onceflow_processor.parking_tail import write_parking
 from onceflow_processor.records import Partition, Record
@@ -108,13 +108,8 @@ class Readmission:
         )
         identity = event_of(item).identity
         if claimed.firsts:
-            parked = {
-                "accounts": Texts([identity.account]),
-                "modes": Texts([identity.mode]),
-                "event_ids": Texts([identity.event_id]),
-                "states": Texts([State.PARKED.value]),
-            }
-            connection.execute(_BATCH["tail_states"], parked)
+            parked = Texts([State.PARKED.value])
+            connection.execute(_BATCH["tail_states"], {**identity_columns([identity]), "states": parked})
             waiting = Waiting(item, None, 0.0)
             write_parking(connection, [waiting], topic_ids={item.record.partition.topic: topic_id}, redriven=None)
             return None

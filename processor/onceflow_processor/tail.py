@@ -19,6 +19,7 @@ from onceflow_processor.claim import event_of
 from onceflow_processor.effects import FactKey, Outcome
 from onceflow_processor.guards import GuardKey
 from onceflow_processor.hints import Hint
+from onceflow_processor.ignoring import write_reasons
 from onceflow_processor.kept_records import fault_columns, identity_columns, kept_columns
 from onceflow_processor.look_up import PATIENCE_MS
 from onceflow_processor.object_guard import write_guards, write_stale
@@ -64,6 +65,7 @@ class Tail:
     again: Sequence[tuple[FactKey, str]] = ()
     guards: Mapping[GuardKey, ObjectState] = field(default_factory=dict)
     stale: Mapping[Identity, bool] = field(default_factory=dict)
+    ignored: Mapping[Identity, str] = field(default_factory=dict)
     note: Callable[[], None] | None = None
 
 
@@ -100,6 +102,8 @@ def _write_ends(connection: Connection[Any], tail: Tail) -> None:
         connection.execute(_SQL["tail_states"], _states(tail.failed))
     if tail.stale:
         write_stale(connection, tail.stale)
+    if tail.ignored:
+        write_reasons(connection, tail.ignored)
     if tail.line or tail.redriven is not None:
         write_parking(connection, tail.line, topic_ids=tail.topic_ids, redriven=tail.redriven)
     if tail.quarantine:

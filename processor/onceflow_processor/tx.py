@@ -24,6 +24,7 @@ from onceflow_processor.effects import (
     fact_key,
     make_outcome,
 )
+from onceflow_processor.ignoring import note_reason
 from onceflow_processor.lent_connection import LentConnection, lend
 from onceflow_processor.operations.effect import Effect
 from onceflow_processor.operations.request import Asked, Origin, RequestRules, make_request
@@ -199,6 +200,20 @@ class Tx:
             return False
         self._effects.facts.append(wanted)
         return True
+
+    def ignore(self, reason: str) -> None:
+        """Say that the event is not this application's; then return.  The reason is kept in ``inbox.ignored_because``.
+
+        The event counts as processed: nothing tries it again, and no key waits for it.
+
+        Args:
+            reason: for people, such as ``"metadata of another app"``; without personal data.
+
+        Raises:
+            Refused: ``effect_refused``: the reason is empty, no text, or too long.
+        """
+        self._refuse_after_end()
+        note_reason(self._effects, handler=self._handler, reason=reason)
 
     def book(self, namespace: str, *key: str, total: int) -> int:
         """Raise a running total; return the difference that is to be booked now, 0 when it was told before.

@@ -37,7 +37,7 @@ _CARRIED_OUT = (
 _DECIDED = "UPDATE(decided_at, decided_by, decision, reason)"
 _QUARANTINED = (
     "UPDATE(code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at, account,"
-    " mode, event_id, type, decided_at, decided_by, decision, reason, dead_lettered_at)"
+    " mode, event_id, type, decided_at, decided_by, decision, reason, dead_lettered_at, dead_letter_code)"
 )
 _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
     "bridge": {},
@@ -46,7 +46,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "migration_checksum": _READ,
         "deployment": ("SELECT", "INSERT", "UPDATE"),
         "progress": ("SELECT", "INSERT", "UPDATE"),
-        "inbox": ("SELECT", "INSERT", "UPDATE(state, processed_at, handler_set, is_stale)"),
+        "inbox": ("SELECT", "INSERT", "UPDATE(state, processed_at, handler_set, is_stale, ignored_because)"),
         "outcome": ("SELECT", "INSERT"),
         "fact": ("SELECT", "INSERT"),
         "fact_claim": ("SELECT", "INSERT"),

@@ -97,6 +97,13 @@ FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(st
      AS given (account, mode, event_id, state)
 WHERE inbox.account = given.account AND inbox.mode = given.mode AND inbox.event_id = given.event_id;
 
+-- name: tail_ignored
+-- Why handlers did nothing with events, beside markers that this transaction holds.
+UPDATE onceflow.inbox SET ignored_because = given.reason
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(reasons)s::text[])
+     AS given (account, mode, event_id, reason)
+WHERE inbox.account = given.account AND inbox.mode = given.mode AND inbox.event_id = given.event_id;
+
 -- name: tail_quarantine
 -- A record that is read again is not quarantined twice; one that was retried and failed again waits for a person again.
 INSERT INTO onceflow.quarantine (topic_id, partition, "offset", topic, account, mode, event_id, code, detail, handler,

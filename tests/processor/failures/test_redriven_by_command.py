@@ -64,3 +64,32 @@ def test_what_waits_behind_a_poisoned_event_follows_it_in_order_and_once(make_ro
 def attempts(road: Road) -> int:
     [row] = road.rows("SELECT attempts FROM onceflow.quarantine")
     return int(row["attempts"])
+
+
+def test_a_record_that_nobody_vouched_for_runs_once_when_its_key_is_known(make_road: MakeRoad) -> None:
+    """The key of the bridge's attestation is missing, then wrong, then right; a person asks each time, at last twice."""
+    road = make_road(partitions=1)
+
+    def row() -> dict[str, Any]:
+        [found] = road.rows("SELECT code, decision, retry_asked_at IS NOT NULL AS asked FROM onceflow.quarantine")
+        return found
+
+    with road.processor(ONCEFLOW_ATTESTATION_KEYS=f"other={'0' * 32}"):
+        road.publish(["evt_a"], partition=0)
+        wait_until(lambda: road.rows("SELECT FROM onceflow.quarantine"), "the record is kept")
+    assert row() == {"code": "unknown_key_id", "decision": None, "asked": False}
+    with road.processor(ONCEFLOW_ATTESTATION_KEYS=f"k1={'0' * 32}"):
+        assert decide(road, "retry", "--code", "unknown_key_id").wait(60) == 0
+        wait_until(lambda: row()["code"] != "unknown_key_id", "it is judged again")
+    assert row() == {"code": "unauthenticated", "decision": None, "asked": False}
+    assert road.states() == {}
+    with road.processor(), road.processor():
+        both = [decide(road, "retry", "--code", "unauthenticated") for _ in range(2)]
+        assert sorted(one.wait(60) for one in both) in ([0, 0], [0, 1])
+        wait_until(lambda: road.states() == {"evt_a": "processed"}, "its event has run")
+        assert decide(road, "retry", "evt_a").wait(60) == 1
+        road.publish(["evt_a", "evt_b"], partition=0)
+        wait_until(lambda: "evt_b" in road.states(), "a second record of it is passed")
+    assert [one["event_id"] for one in road.rows("SELECT event_id FROM public.seen ORDER BY 1")] == ["evt_a", "evt_b"]
+    assert len(road.outcome_ids()) == 2
+    assert row() == {"code": "unauthenticated", "decision": "retried", "asked": False}
