@@ -39,6 +39,10 @@ _QUARANTINED = (
     "UPDATE(code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at, account,"
     " mode, event_id, type, decided_at, decided_by, decision, reason, dead_lettered_at, dead_letter_code)"
 )
+_DECIDED_UPON = (
+    "UPDATE(code, detail, handler, traceback, quarantined_at, order_key, type, failure_group, attempts, retry_asked_at,"
+    " retry_asked_by, decided_at, decided_by, decision, reason)"
+)
 _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
     "bridge": {},
     "process": {
@@ -111,8 +115,10 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "schema_migrations": _READ,
         "migration_checksum": _READ,
         "progress": ("SELECT", "INSERT", "UPDATE"),
-        "inbox": _READ,
-        "quarantine": _READ,
+        "inbox": ("SELECT", "UPDATE(state)"),
+        "quarantine": ("SELECT", "INSERT", _DECIDED_UPON),
+        "parked_key": ("SELECT", "INSERT", "UPDATE", "DELETE"),
+        "parked": ("SELECT", "INSERT", "UPDATE", "DELETE"),
         "outcome": ("SELECT", "UPDATE(withheld)"),
         "lease": ("SELECT", "INSERT", "UPDATE"),
         "lane": ("SELECT", "UPDATE(published_seq)", "UPDATE(topic_id)", "UPDATE(state)", "UPDATE(detail)"),
