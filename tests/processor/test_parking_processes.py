@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,27 @@ def test_a_parked_event_that_kills_the_process_is_quarantined(road: Road) -> Non
     [row] = road.rows("SELECT code, order_key IS NOT NULL AS blocks FROM onceflow.quarantine")
     assert row == {"code": "process_killed", "blocks": True}
     assert road.states()["evt_2"] == "parked"
+
+
+def test_what_became_older_than_the_horizon_while_it_was_parked_still_runs(road: Road) -> None:
+    """Its marker proves that it had no effect; of a new record of the same age nothing does."""
+    received_at = datetime.now(UTC) - timedelta(days=10)
+
+    def put(event_id: str) -> None:
+        body = event_body(event_id, "test.poison", {"id": "in_old", "object": "invoice", "amount_paid": 1})
+        producer = Producer({"bootstrap.servers": road.bootstrap})
+        made = record(body, 0, topic=road.events, deployment=road.deployment, received_at=received_at)
+        road.produce(producer, made.key, made.value, headers=made.headers, partition=0)
+        assert producer.flush(20) == 0
+
+    run_sql(road, "INSERT INTO public.poison VALUES ('evt_parked', 'waits')")
+    put("evt_parked")
+    with road.processor():
+        road.wait_for_events(1)
+    assert road.states() == {"evt_parked": "parked"}
+    run_sql(road, "DELETE FROM public.poison")
+    put("evt_new")
+    with road.processor(ONCEFLOW_PROCESSOR_HORIZON_DAYS="5"):
+        wait_until(lambda: road.states() == {"evt_parked": "processed", "evt_new": "quarantined"}, "both have ended")
+    assert seen(road) == ["evt_parked"]
+    assert [row["code"] for row in road.rows("SELECT code FROM onceflow.quarantine")] == ["too_old"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import psycopg
 import pytest
@@ -43,7 +44,10 @@ def test_a_foreign_topic_is_looked_at_executed_and_rerun(
     road = make_road(partitions=1, input_format=name)
     table = {"topic": road.events, "format": name, "trust": trust}
     secrets = {"secrets": [f"endpoint-1={SECRET}"]} if trust == "stripe-signature" else {}
-    settings = {"ONCEFLOW_INPUTS": json.dumps([{**table, **secrets}]), "ONCEFLOW_PROCESSOR_HANDLERS": FIRST}
+    settings: dict[str, Any] = {
+        "ONCEFLOW_INPUTS": json.dumps([{**table, **secrets}]),
+        "ONCEFLOW_PROCESSOR_HANDLERS": FIRST,
+    }
     road.publish(EVENTS, partition=0)
     producer = Producer({"bootstrap.servers": road.bootstrap})
     road.produce(producer, None, b'{"id": "evt_forged", "object": "event"}', headers=[], partition=0)
