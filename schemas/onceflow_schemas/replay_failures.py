@@ -14,8 +14,8 @@ REPLAY_FAILURES = kinds(
     ("replay_refused", "A replay was asked for with several faults.", _ASK_AGAIN),
     (
         "replay_topic_refused",
-        "The topic to replay is not an event topic of the settings.",
-        "Name one of topics.events; a replay of another topic could not be told from a forgery.",
+        "The topic to replay is not an input of the settings.",
+        "Name topics.events or one of [[inputs]]; a replay of another topic could not be told from a forgery.",
     ),
     (
         "replay_partition_refused",
