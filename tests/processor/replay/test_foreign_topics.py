@@ -65,14 +65,11 @@ def test_a_foreign_topic_is_looked_at_executed_and_rerun(
 
     done = replayed(road, "--execute", "--reason", "a test", **settings)
     assert done["done"] == {"processed": 1, "outcomes": 1}
-    assert replayed(road, "--execute", "--reason", "a test", **settings)["done"] == {}
     assert road.states() == dict.fromkeys(EVENTS, "processed")
 
     mended = {**settings, "ONCEFLOW_PROCESSOR_HANDLERS": MENDED}
     wanted = {"rerun": 4, "unchanged": 2, "changed": 2}
     assert replayed(road, "--rerun", **mended)["done"] == wanted
     assert replayed(road, "--rerun", "--execute", "--reason", "mended", **mended)["done"] == wanted
-    again = replayed(road, "--rerun", "--execute", "--reason", "mended", **mended)
-    assert again["done"] == {"rerun": 4, "unchanged": 4}
     assert len(road.outcome_ids()) == outcomes + 1 + 2
     assert untouched(road) == before
