@@ -238,16 +238,15 @@ def test_events_run_no_faster_than_the_rate_and_ctrl_c_leaves_a_run_that_goes_on
     assert _seen(road) == dict.fromkeys([*ids("a", 30), *ids("b", 30)], 1)
 
 
-@pytest.mark.parametrize("state", ["stopped:diverged", "behind"])
-def test_a_closed_lane_holds_the_replay_and_it_goes_on_when_the_lane_is_open(make_road: MakeRoad, state: str) -> None:
-    """A database that was put back: the topic is ahead of it, whether the relay has said so yet or imports the difference."""
+def test_a_closed_lane_holds_the_replay_and_it_goes_on_when_the_lane_is_open(make_road: MakeRoad) -> None:
     road = make_road(partitions=1)
     road.publish(ids("a", 5), partition=0)
     with psycopg.connect(road.database_url) as database:
-        database.execute("UPDATE onceflow.lane SET state = %s", [state])
+        # A database that was put back: the topic is ahead of it.
+        database.execute("UPDATE onceflow.lane SET state = 'stopped:diverged'")
     held = replayed(road, *EXECUTE, status=1)
     assert error_of(held) == ("replay_held", 1)
-    assert state in held["error"]["message"]
+    assert "stopped:diverged" in held["error"]["message"]
     assert (road.states(), road.outcome_ids()) == ({}, [])
     with psycopg.connect(road.database_url) as database:
         database.execute("UPDATE onceflow.lane SET state = 'ok'")

@@ -196,15 +196,12 @@ def test_what_cannot_be_compared_any_more_is_passed_over(road: Road) -> None:
     assert _outcomes(road) == before
 
 
-@pytest.mark.parametrize("state", ["stopped:diverged", "behind"])
-def test_a_closed_lane_holds_a_rerun(road: Road, state: str) -> None:
-    before = _outcomes(road)
+def test_a_closed_lane_holds_a_rerun(road: Road) -> None:
     with psycopg.connect(road.database_url) as database:
-        database.execute("UPDATE onceflow.lane SET state = %s", [state])
+        database.execute("UPDATE onceflow.lane SET state = 'stopped:diverged'")
     held = replayed(road, *EXECUTE, "--type", "invoice.paid", *MENDED, status=1)
     assert held["error"]["code"] == "replay_held"
     assert _seen(road, 2) == 9
-    assert _outcomes(road) == before
 
 
 def test_a_handler_that_breaks_the_transaction_or_never_returns_costs_its_own_event_only(make_road: MakeRoad) -> None:
