@@ -20,7 +20,9 @@ from tests.chaos import (
     operation_webhooks,
     parking_faults,
     planted_records,
+    poison_faults,
     postgres_faults,
+    reader_faults,
     relay_faults,
     retention_faults,
     security_faults,
@@ -40,6 +42,7 @@ MODULES = (
     postgres_faults,
     data_faults,
     parking_faults,
+    poison_faults,
     database_faults,
     relay_faults,
     lane_faults,
@@ -54,6 +57,7 @@ MODULES = (
     operation_answers,
     operation_time,
     operation_webhooks,
+    reader_faults,
 )
 """Importing them fills the registry."""
 

@@ -10,11 +10,11 @@ from tests.chaos.schedule import choose, schedule
 
 PROMISED = (
     [f"P{number}" for number in range(1, 12)]
-    + [f"K{number}" for number in range(1, 15)]
-    + [f"D{number}" for number in (*range(1, 8), *range(10, 14))]
+    + [f"K{number}" for number in (*range(1, 15), 16)]
+    + [f"D{number}" for number in range(1, 14)]
     + [f"O{number}" for number in range(1, 10)]
-    + ["T1", "T2", "G1", "G3", "G6"]
-    + [f"S{number}" for number in (1, 2, 3, 4, 5, 9)]
+    + ["T1", "T2", *(f"G{number}" for number in range(1, 7))]
+    + [f"S{number}" for number in (1, 2, 3, 4, 5, 9, 10)]
     + [f"X{number}" for number in range(1, 17)]
 )
 

@@ -15,11 +15,19 @@ from confluent_kafka import KafkaException
 
 from tests.checker.snapshot import Delivery, Foreign, Hit, Outcome, Position, Snapshot
 from tests.checker.tables import connect, read_tables
-from tests.checker.topics import bounds, consumer, event_entry, outcome_entry, read_topic, shows_nothing
+from tests.checker.topics import bounds, consumer, event_entry, foreign_entry, outcome_entry, read_topic, shows_nothing
 from tests.checker.waiting import NotReached, wait_for
 
 QUIET_LIMIT_SECONDS = 60.0
 LOG_PAGE_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignTopic:
+    """A further topic with events in the values of its records, and whose they are where they name nobody."""
+
+    topic: str
+    default_account: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +40,12 @@ class System:
     outcome_topic: str
     log_folder: Path | None = None
     effect_table: str | None = None
+    foreign: tuple[ForeignTopic, ...] = ()
+
+    @property
+    def event_topics(self) -> tuple[str, ...]:
+        """The bridge's own, then the others; their order gives the numbers under which positions are shown."""
+        return self.event_topic, *(one.topic for one in self.foreign)
 
 
 class _QuietWatch:
@@ -42,7 +56,7 @@ class _QuietWatch:
         self.reason = "nothing was asked yet"
         self.reader = consumer(system.bootstrap, "read_uncommitted")
         self._committed = consumer(system.bootstrap, "read_committed")
-        self._stood: dict[int, tuple[int, int]] = {}
+        self._stood: dict[tuple[str, int], tuple[int, int]] = {}
 
     def quiet(self) -> bool:
         try:
@@ -53,32 +67,40 @@ class _QuietWatch:
         return reason is None
 
     def _reason(self) -> str | None:
-        ends = bounds(self.reader, self.system.event_topic)
+        for topic in self.system.event_topics:
+            if (reason := self._behind(topic)) is not None:
+                return reason
         with connect(self.system.database_url) as connection:
-            rows = connection.execute(
-                "SELECT partition, next_offset, stopped FROM onceflow.progress WHERE topic = %s",
-                [self.system.event_topic],
-            ).fetchall()
             lanes = connection.execute("SELECT lane, head_seq, published_seq, state FROM onceflow.lane").fetchall()
-        reached = {partition: next_offset for partition, next_offset, _ in rows}
-        for partition, _, stopped in rows:
-            if stopped is not None:
-                return f"partition {partition} is stopped: {stopped}"
-        for partition, (start, end) in sorted(ends.items()):
-            if end > start and reached.get(partition, 0) < end and not self._is_done(partition, reached, end):
-                return f"partition {partition}: progress {reached.get(partition)} of {end}"
         for lane, head, published, state in sorted(lanes):
             if published != head or state != "ok":
                 return f"lane {lane}: {published} of {head} published, state {state}"
         return None if lanes else "there are no lanes"
 
-    def _is_done(self, partition: int, reached: dict[int, int], end: int) -> bool:
+    def _behind(self, topic: str) -> str | None:
+        ends = bounds(self.reader, topic)
+        with connect(self.system.database_url) as connection:
+            rows = connection.execute(
+                "SELECT partition, next_offset, stopped FROM onceflow.progress WHERE topic = %s", [topic]
+            ).fetchall()
+        reached = {partition: next_offset for partition, next_offset, _ in rows}
+        shown = "" if topic == self.system.event_topic else f"{topic} "
+        for partition, _, stopped in rows:
+            if stopped is not None:
+                return f"{shown}partition {partition} is stopped: {stopped}"
+        for partition, (start, end) in sorted(ends.items()):
+            at = reached.get(partition, 0)
+            if end > start and at < end and not self._is_done(topic, partition, at=at, end=end):
+                return f"{shown}partition {partition}: progress {reached.get(partition)} of {end}"
+        return None
+
+    def _is_done(self, topic: str, partition: int, *, at: int, end: int) -> bool:
         """Progress that stands still is right where only markers and aborted records follow, which nobody is shown."""
-        now = reached.get(partition, 0), end
-        if self._stood.get(partition) != now:
-            self._stood[partition] = now
+        now = at, end
+        if self._stood.get((topic, partition)) != now:
+            self._stood[topic, partition] = now
             return False
-        return shows_nothing(self._committed, self.system.event_topic, partition=partition, start=now[0])
+        return shows_nothing(self._committed, topic, partition=partition, start=at)
 
     def close(self) -> None:
         """Close both readers."""
@@ -116,25 +138,28 @@ def take_snapshot(
         limit_seconds: for becoming quiet.
     """
     not_quiet = wait_until_quiet(system, limit_seconds=limit_seconds)
-    events = tuple(
+    events = [
         event_entry(message) for message in read_topic(system.bootstrap, system.event_topic, isolation="read_committed")
-    )
+    ]
+    for number, one in enumerate(system.foreign, start=1):
+        events += [
+            foreign_entry(message, topic_number=number, default_account=one.default_account)
+            for message in read_topic(system.bootstrap, one.topic, isolation="read_committed")
+        ]
     found = [
         outcome_entry(message)
         for message in read_topic(system.bootstrap, system.outcome_topic, isolation="read_committed")
     ]
     reader = consumer(system.bootstrap, "read_uncommitted")
     try:
-        ends = bounds(reader, system.event_topic)
+        ends = {topic: bounds(reader, topic) for topic in system.event_topics}
     finally:
         reader.close()
-    tables = read_tables(
-        system.database_url, event_topic=system.event_topic, ends=ends, effect_table=system.effect_table
-    )
-    assert len(tables.topic_ids) <= 1, f"progress names several topics of one name: {sorted(tables.topic_ids)}"
+    tables = read_tables(system.database_url, ends=ends, effect_table=system.effect_table)
+    assert len(tables.topic_ids) <= len(ends), f"progress names several topics of one name: {sorted(tables.topic_ids)}"
     return Snapshot(
         deliveries=tuple(deliveries),
-        events=events,
+        events=tuple(events),
         markers=tables.markers,
         waiting=tables.waiting,
         quarantine=tables.quarantine,

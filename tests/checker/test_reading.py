@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import psycopg
 import pytest
 from confluent_kafka import Producer
 
-from tests.checker.hand_writing import Hand
+from tests.checker.hand_writing import ACCOUNT, Hand, failed_payment
 from tests.checker.judge import Verdict, judge
-from tests.checker.reading import System, find_canaries, take_snapshot, wait_until_quiet
+from tests.checker.reading import ForeignTopic, System, find_canaries, take_snapshot, wait_until_quiet
 from tests.checker.snapshot import Delivery, Hit
+from tests.checker.topics import shown_partition
 from tests.conftest import create_topic
 
 EVENTS = 40
@@ -66,6 +68,78 @@ def test_aborted_records_at_the_end_are_nobodys_to_process(hand: Hand) -> None:
     feeder.produce(hand.event_topic, b"committed", partition=0)
     feeder.commit_transaction(QUIET_SECONDS)
     assert wait_until_quiet(system_of(hand), limit_seconds=1.0) is not None
+
+
+def other_road(hand: Hand, *, passed: int) -> System:
+    """Copies of two events and a stranger on a second topic of one partition, of which so many were passed."""
+    topic = create_topic(hand.bootstrap, prefix="hand.bus", partitions=1)
+    producer = hand.producer()
+    for value in (failed_payment(3), failed_payment(4), b"nobody vouches for it"):
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(QUIET_SECONDS) == 0
+    with psycopg.connect(hand.database_url) as connection:
+        connection.execute(
+            "INSERT INTO onceflow.progress (cluster_id, topic_id, partition, topic, next_offset, epoch, owner, clean,"
+            " batch_end) VALUES ('c', 'bus', 0, %s, %s, 1, 'hand', true, %s)",
+            [topic, passed, passed],
+        )
+        connection.execute(
+            'INSERT INTO onceflow.quarantine (topic_id, partition, "offset", topic, code, detail, value, headers)'
+            " VALUES ('bus', 0, 2, %s, 'unauthenticated', '', 'nobody vouches for it', '[]')",
+            [topic],
+        )
+    return replace(system_of(hand), foreign=(ForeignTopic(topic, ACCOUNT),))
+
+
+def test_a_second_topic_is_judged_as_the_first(hand: Hand) -> None:
+    hand.write_world(EVENTS)
+    hand.publish(hand.outcomes)
+    system = other_road(hand, passed=3)
+    stranger = {(shown_partition(1, 0), 2): frozenset({"unauthenticated"})}
+    verdict = judge(take_snapshot(system, hand.deliveries, planted=stranger, limit_seconds=QUIET_SECONDS))
+    assert verdict.violations == ()
+    assert (verdict.counts.records, verdict.counts.duplicates, verdict.counts.quarantined) == (EVENTS + 3, 2, 1)
+    with psycopg.connect(hand.database_url) as connection:
+        connection.execute("DELETE FROM onceflow.quarantine")
+    assert {"I5"} == judge(take_snapshot(system, hand.deliveries, limit_seconds=QUIET_SECONDS)).codes()
+
+
+def test_a_second_topic_that_is_behind_is_not_quiet(hand: Hand) -> None:
+    hand.write_world(EVENTS)
+    hand.publish(hand.outcomes)
+    reason = wait_until_quiet(other_road(hand, passed=2), limit_seconds=1.0)
+    assert reason is not None
+    assert "progress 2 of 3" in reason
+
+
+@pytest.mark.parametrize(("decision", "codes"), [(None, set()), ("skipped", {"I1"})])
+def test_who_waits_for_a_person_must_have_something_to_decide(
+    hand: Hand, decision: str | None, codes: set[str]
+) -> None:
+    """An event that was left behind in parking is lost, whatever its key says."""
+    hand.write_world(EVENTS)
+    waits, head = 7, "evt_hand6"
+    with psycopg.connect(hand.database_url) as connection:
+        connection.execute("DELETE FROM onceflow.outcome WHERE key = %s", [f"pi_hand{waits}"])
+        connection.execute("UPDATE onceflow.inbox SET state = 'parked' WHERE event_id = %s", [f"evt_hand{waits}"])
+        connection.execute(
+            "INSERT INTO onceflow.parked_key (order_key, reason, account, mode, event_id, due_at)"
+            " VALUES ('k', 'quarantined', %s, 'test', %s, 'infinity')",
+            [ACCOUNT, head],
+        )
+        connection.execute(
+            'INSERT INTO onceflow.parked (account, mode, event_id, order_key, topic_id, partition, "offset", topic, value,'
+            " headers, type) VALUES (%s, 'test', %s, 'k', 'hand', 0, %s, %s, '', '[]', 'payment_intent.payment_failed')",
+            [ACCOUNT, f"evt_hand{waits}", waits, hand.event_topic],
+        )
+        connection.execute(
+            'INSERT INTO onceflow.quarantine (topic_id, partition, "offset", topic, account, mode, event_id, code, detail, value,'
+            " headers, order_key, decision) VALUES ('hand', 0, 6, %s, %s, 'test', %s, 'handler_failed', '', '', '[]', 'k', %s)",
+            [hand.event_topic, ACCOUNT, head, decision],
+        )
+    found = take_snapshot(system_of(hand), hand.deliveries, limit_seconds=0.0)
+    told = {one.code for one in judge(found).violations if f"evt_hand{waits}'" in one.sentence}
+    assert told == codes
 
 
 def test_dropped_outcome_is_convicted(hand: Hand) -> None:

@@ -23,6 +23,8 @@ PAGE_RECORDS = 500
 PAGE_SECONDS = 0.1
 ANSWER_SECONDS = 10.0
 SOURCE_PARTS = 4
+SHOWN_STEP = 1_000
+"""A partition of the n-th topic is shown as n times this and its number, so that a position names its topic too."""
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
@@ -140,6 +142,32 @@ def _texts(message: Message) -> dict[str, str]:
 
 def _bytes(part: Any) -> bytes | None:
     return part.encode() if isinstance(part, str) else part
+
+
+def shown_partition(topic_number: int, partition: int) -> int:
+    """Return the number under which a partition stands in a snapshot; the bridge's own topic is number 0."""
+    return topic_number * SHOWN_STEP + partition
+
+
+def foreign_entry(message: Message, *, topic_number: int, default_account: str) -> EventEntry:
+    """Return what a record says whose event stands in its value, by somebody who writes no headers of ours."""
+    value = _bytes(message.value())
+    body_identity, event_type, subject = read_body(value or b"")
+    account, mode, event_id = body_identity
+    identity: Identity | None = None
+    if mode is not None and event_id is not None:
+        identity = (account or default_account, mode, event_id)
+    return EventEntry(
+        partition=shown_partition(topic_number, _partition(message)),
+        offset=_offset(message),
+        key=_bytes(message.key()),
+        body_sha256=None if value is None else hashlib.sha256(value).digest(),
+        identity=identity,
+        type=event_type,
+        body_identity=body_identity,
+        handled=event_type in OUTCOME_TYPES,
+        wanted=wanted_outcome(event_type or "", subject),
+    )
 
 
 def event_entry(message: Message) -> EventEntry:
