@@ -6,7 +6,9 @@ checker judges that nothing else was touched.
 
 from __future__ import annotations
 
-from typing import Any
+import subprocess
+import sys
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -14,6 +16,7 @@ from confluent_kafka import Message, Producer
 
 from onceflow.demo.delivery import Attempt
 from onceflow.demo.traffic import Request
+from onceflow.settings import process_environment
 from tests.chaos.sending import body_of, event
 from tests.checker.waiting import wait_for
 from tests.load.rig import Rig
@@ -23,6 +26,9 @@ FLUSH_SECONDS = 20.0
 PARTITIONS = 6
 KEY_EVENTS = 50
 POISONED = 24
+POISONED_KEY = "acct_embedded/sub_poison"
+COMMAND_SECONDS = 60.0
+FOLLOW_SECONDS = 60.0
 REPLAYS = 100
 HANG_SECONDS = 30.0
 
@@ -101,7 +107,7 @@ def test_bad_bodies_and_bad_handlers_take_only_themselves(rig: Rig) -> None:
 
 
 def test_poison_in_the_middle_of_a_key(rig: Rig) -> None:
-    """Fifty events of one object, one of them poisonous: the others are done, their outcomes in order."""
+    """Fifty events of one object, one poisonous: those before it are done, it and those behind wait, till it is skipped."""
     with rig.load() as load:
         for number in range(KEY_EVENTS):
             metadata = {"handler": "fails always"} if number == POISONED else {"number": number}
@@ -116,9 +122,35 @@ def test_poison_in_the_middle_of_a_key(rig: Rig) -> None:
         load.wait_for_answers(50)
     verdict = rig.verdict()
     assert verdict.violations == (), verdict
+    done, behind = outcomes_of_key(rig), parked_of_key(rig)
+    assert done + behind == KEY_EVENTS - 1, "all but the poisonous one are done or wait in their order"
+    skip = [sys.executable, "-m", "onceflow", "quarantine", "skip", "--key", POISONED_KEY]
+    subprocess.run(
+        [*skip, "--execute", "--reason", "the test's own"],
+        env={**process_environment(), **rig.ready.environment},
+        cwd=rig.folder,
+        check=True,
+        timeout=COMMAND_SECONDS,
+    )
+    wait_for(lambda: parked_of_key(rig) == 0, limit_seconds=FOLLOW_SECONDS, what="those behind it follow")
+    verdict = rig.verdict()
+    assert verdict.violations == (), verdict
+    assert outcomes_of_key(rig) == KEY_EVENTS - 1
+
+
+def outcomes_of_key(rig: Rig) -> int:
+    return count(rig, "SELECT count(*) FROM onceflow.outcome WHERE key = 'sub_poison'")
+
+
+def parked_of_key(rig: Rig) -> int:
+    return count(rig, "SELECT count(*) FROM onceflow.parked WHERE order_key = %s", POISONED_KEY)
+
+
+def count(rig: Rig, query: LiteralString, *values: str) -> int:
     with psycopg.connect(rig.ready.database_url) as connection:
-        row = connection.execute("SELECT count(*) FROM onceflow.outcome WHERE key = 'sub_poison'").fetchone()
-    assert row == (KEY_EVENTS - 1,)
+        row = connection.execute(query, values).fetchone()
+        assert row is not None
+        return int(row[0] or 0)
 
 
 def test_replay_of_one_request_a_hundred_times(rig: Rig) -> None:
@@ -169,7 +201,4 @@ def test_hanging_foreign_transaction_holds_up_nobody(rig: Rig) -> None:
 
 
 def published(rig: Rig) -> int:
-    with psycopg.connect(rig.ready.database_url) as connection:
-        row = connection.execute("SELECT sum(published_seq) FROM onceflow.lane").fetchone()
-        assert row is not None
-        return int(row[0])
+    return count(rig, "SELECT sum(published_seq) FROM onceflow.lane")
