@@ -1,6 +1,7 @@
 """Bodies and records of the bench: those of the demo, as Stripe writes them, 3 kB in the median.
 
-Rule: every event has an id of its own, and the records are made by the very function that the bridge uses.
+Rule: every event has an id of its own and an object has a handful of events, as in production, and the records are made by the
+very function that the bridge uses.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ ATTESTATION_KEY = AttestationKey("bench", bytes(range(100, 132)))
 WEBHOOK_SECRET = "whsec_bench_secret_of_the_endpoint"  # noqa: S105 - made up
 TEMPLATES_MAX = 3_000
 """So many different bodies; more events are copies of them with other ids."""
+COPY_DIGITS = 6
+"""So many of an object's id tell its copies apart."""
 SEED = 20_260_101
 
 
@@ -30,18 +33,34 @@ def _templates(count: int) -> list[StripeEvent]:
     return stripe_events(seed=SEED, count=count, now=int(time.time()))
 
 
-def bodies(count: int, *, series: str) -> Iterator[tuple[str, bytes]]:
+@cache
+def _order_ids(count: int) -> list[str | None]:
+    return [read_envelope(template.body).order_id for template in _templates(count)]
+
+
+def key_id(number: int) -> str:
+    """Return the id of the object of a load of so many keys."""
+    return f"pi_Bench{number:019d}"
+
+
+def bodies(count: int, *, series: str, keys: int | None = None) -> Iterator[tuple[str, bytes]]:
     """Yield (event id, body) of ``count`` events.
 
     Args:
         count: how many.
         series: letters and digits that make the ids differ from those of another series.
+        keys: so many order keys take turns; None: each copy of the templates has objects of its own.
     """
-    templates = _templates(min(count, TEMPLATES_MAX))
+    templates, order_ids = _templates(min(count, TEMPLATES_MAX)), _order_ids(min(count, TEMPLATES_MAX))
     for number in range(count):
         template = templates[number % len(templates)]
         event_id = f"evt_{series}{number:08d}"
-        yield event_id, template.body.replace(template.id.encode(), event_id.encode(), 1)
+        body = template.body.replace(template.id.encode(), event_id.encode(), 1)
+        order_id, copy = order_ids[number % len(templates)], number // len(templates)
+        if order_id is not None and (copy or keys is not None):
+            own = f"{order_id[:-COPY_DIGITS]}{copy:0{COPY_DIGITS}d}" if keys is None else key_id(number % keys)
+            body = body.replace(order_id.encode(), own.encode())
+        yield event_id, body
 
 
 def record_of(body: bytes, *, topic: str) -> OutgoingRecord:

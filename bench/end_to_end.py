@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +37,9 @@ def measure(stage: Stage) -> list[Measured]:
     events = max(20, int(stage.sizes.end_to_end_seconds * per_second))
     with whole_road(stage) as running:
         warm_up = min(WARM_UP_EVENTS, events)
-        _latencies(stage, running, {"events": warm_up, "per_second": per_second, "series": "W"})
-        latencies, answer = _latencies(stage, running, {"events": events, "per_second": per_second, "series": "E"})
+        measure_latencies(stage, running, {"events": warm_up, "per_second": per_second, "series": "W"})
+        told = {"events": events, "per_second": per_second, "series": "E"}
+        latencies, answer = measure_latencies(stage, running, told)
     notes = {"events per second": answer["per_second"], "load's cores": answer["load_share"], "events": float(events)}
     stage.say(f"  {events} events, slowest {max(latencies):.1f} ms")
     return [
@@ -46,8 +48,17 @@ def measure(stage: Stage) -> list[Measured]:
     ]
 
 
-def _latencies(stage: Stage, running: WholeRoad, told: dict[str, Any]) -> tuple[list[float], dict[str, Any]]:
-    """Send events and return each one's milliseconds, with what the load says about itself."""
+def measure_latencies(
+    stage: Stage, running: WholeRoad, told: dict[str, Any], *, left_out: Collection[str] = ()
+) -> tuple[list[float], dict[str, Any]]:
+    """Send events and return each one's milliseconds, with what the load says about itself.
+
+    Args:
+        stage: the common ground.
+        running: the road.
+        told: events, per_second, series, and keys, as ``bench.load`` wants them.
+        left_out: ids of events of which no outcome is awaited, and none counted.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": stage.bootstrap,
@@ -60,15 +71,18 @@ def _latencies(stage: Stage, running: WholeRoad, told: dict[str, Any]) -> tuple[
     consumer.assign([TopicPartition(running.road.outcomes, number, 0) for number in range(PARTITIONS)])
     try:
         with paced_load(stage, {**told, "url": running.webhook_url, "connections": CONNECTIONS}) as (load, answer_file):
-            seen = _collect(consumer, f"evt_{told['series']}", told["events"], running=running)
+            count = told["events"] - len(left_out)
+            seen = _collect(consumer, f"evt_{told['series']}", count, left_out=left_out, running=running)
             load.process.wait(LAST_SECONDS_MAX)
             answer = _answer(answer_file, load.words())
     finally:
         consumer.close()
-    return [(seen[event_id] - due) * 1000 for event_id, due in answer["due_at"].items()], answer
+    return [(seen[event_id] - due) * 1000 for event_id, due in answer["due_at"].items() if event_id in seen], answer
 
 
-def _collect(consumer: Consumer, prefix: str, count: int, *, running: WholeRoad) -> dict[str, float]:
+def _collect(
+    consumer: Consumer, prefix: str, count: int, *, left_out: Collection[str], running: WholeRoad
+) -> dict[str, float]:
     seen: dict[str, float] = {}
     last = time.monotonic()
     while len(seen) < count:
@@ -77,7 +91,7 @@ def _collect(consumer: Consumer, prefix: str, count: int, *, running: WholeRoad)
         if message is not None and message.error() is None:
             headers: dict[str, Any] = dict(message.headers() or [])
             event_id = headers["onceflow_cause"].decode("ascii").rpartition("/")[2]
-            if event_id.startswith(prefix):
+            if event_id.startswith(prefix) and event_id not in left_out:
                 seen[event_id] = last = now
         elif now - last > LAST_SECONDS_MAX:
             raise SideFailed(f"{len(seen)} of {count} outcomes came: {running.parts['processor'].words()}")

@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from bench import bridge, database, end_to_end, large, memory, operations, processor, relay, replay, two_processors
+from bench import (
+    bridge,
+    database,
+    end_to_end,
+    large,
+    memory,
+    operations,
+    poisoned_key,
+    processor,
+    relay,
+    replay,
+    two_processors,
+)
 from bench.figures import Figure, Measured
 from bench.stage import Stage
 
@@ -30,6 +42,7 @@ _MODULES = {
     "replay": replay,
     "relay": relay,
     "end_to_end": end_to_end,
+    "poisoned_key": poisoned_key,
     "two_processors": two_processors,
     "operations": operations,
     "memory": memory,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bench.bodies import key_id
 from bench.statements import statements
 from onceflow import Event, Handlers, Tx
 
@@ -23,6 +24,7 @@ TYPES = (
 )
 OUTCOME_TYPE = "bench.seen"
 FAILING_ONE_IN = 100
+POISONED = key_id(0).encode()
 _EFFECT = statements("handlers")["effect"]
 
 
@@ -72,6 +74,20 @@ def see_or_fail(event: Event, tx: Tx) -> None:
     see(event, tx)
 
 
+def see_unless_poisoned(event: Event, tx: Tx) -> None:
+    """Ask for one outcome, and fail for every event of one key: each of them needs a person."""
+    if POISONED in event.raw:
+        raise ValueError("poisoned")
+    see(event, tx)
+
+
+def see_unless_away(event: Event, tx: Tx) -> None:
+    """Ask for one outcome, and fail for every event of one key in a way that is tried again by itself."""
+    if POISONED in event.raw:
+        raise ConnectionError("poisoned")
+    see(event, tx)
+
+
 def _registry(function: Callable[[Event, Tx], None], **options: Any) -> Handlers:
     made = Handlers()
     made.on(*TYPES, name="bench", **options)(function)
@@ -83,3 +99,5 @@ with_sql = _registry(see_and_write)
 claiming = _registry(see_and_claim, facts=lambda event: [("bench", event.id)])
 claiming_undeclared = _registry(see_and_claim)
 failing = _registry(see_or_fail)
+poisoned = _registry(see_unless_poisoned)
+away = _registry(see_unless_away)

@@ -94,7 +94,7 @@ def requests_for(told: dict[str, Any], count: int) -> Iterator[tuple[str, bytes]
     """Yield (event id, request)."""
     url = urlsplit(told["url"])
     now = int(time.time())
-    for event_id, body in bodies(count, series=told["series"]):
+    for event_id, body in bodies(count, series=told["series"], keys=told.get("keys")):
         yield event_id, signed_request(body, path=url.path, host=url.netloc, now=now)
 
 
@@ -154,7 +154,7 @@ def send_paced(told: dict[str, Any]) -> dict[str, Any]:
     """Send at a steady rate, each at its time; returns when each event was due, on the monotonic clock.
 
     Args:
-        told: url, connections, per_second, events, series.
+        told: url, connections, per_second, events, series, and keys where so many take turns.
     """
     url = urlsplit(told["url"])
     made = list(requests_for(told, int(told["events"])))

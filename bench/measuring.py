@@ -11,11 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 Side = Callable[[], float]
-"""Runs one side once and returns its rate."""
+"""Runs one side once and returns its rate, or whatever else the sides are compared by."""
 
 
 def alternate(
-    sides: Mapping[str, Side], *, rounds: int, say: Callable[[str], None] = lambda _line: None
+    sides: Mapping[str, Side], *, rounds: int, say: Callable[[str], None] = lambda _line: None, unit: str = "/s"
 ) -> dict[str, list[float]]:
     """Run every side once per round; returns side -> rate of each round.
 
@@ -23,6 +23,7 @@ def alternate(
         sides: by name, in the order of the first round.
         rounds: at least 1; the figures of a real run need 3.
         say: called with one line per side and round.
+        unit: of what a side returns.
     """
     rates: dict[str, list[float]] = {name: [] for name in sides}
     for number in range(rounds):
@@ -30,7 +31,7 @@ def alternate(
         for name in order:
             rate = sides[name]()
             rates[name].append(rate)
-            say(f"  round {number + 1}/{rounds}  {name:<28} {rate:>12,.0f}/s")
+            say(f"  round {number + 1}/{rounds}  {name:<28} {rate:>12,.0f}{unit}")
     return rates
 
 

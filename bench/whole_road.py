@@ -28,12 +28,12 @@ class WholeRoad:
 
 
 @contextmanager
-def whole_road(stage: Stage) -> Iterator[WholeRoad]:
+def whole_road(stage: Stage, *, handlers: str = "bench.handlers:plain") -> Iterator[WholeRoad]:
     """Run the three parts on topics and a database of their own."""
     road = stage.road()
     with ExitStack() as stack:
         url = stack.enter_context(stage.database(road))
-        settings = stage.settings(road, database_url=url)
+        settings = stage.settings(road, database_url=url, handlers=handlers)
         parts: dict[str, Child] = {}
         states: dict[str, Any] = {}
         for name, command in PARTS.items():

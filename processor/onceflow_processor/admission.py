@@ -19,6 +19,7 @@ from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.envelope import Envelope, read_envelope
 from onceflow_schemas.event_record import EventRecord, Untrusted, open_event
 from onceflow_schemas.failure_course import Course
+from onceflow_schemas.identity import Identity
 from onceflow_schemas.object_reads import ReadNeed
 
 ORDER_KEY_BYTES_MAX = 512
@@ -73,7 +74,8 @@ class Item:
     if events behind it go well.  ``success_told`` says that the breaker has heard how well it went, or a rerun would tell
     it again.  ``order_key``: events with the same one run in their order, and wait behind one that has to wait.
     ``unwrapped`` is the event's body where the record wraps it, and ``envelope`` what it says, where that had to be read
-    to know the identity.
+    to know the identity.  ``parked_as`` is who it is in the table of parked events while it is tried again, and ``attempts``
+    counts its tries from there, this one too.
     """
 
     record: Record
@@ -86,6 +88,8 @@ class Item:
     order_key: str = ""
     unwrapped: bytes | None = None
     envelope: Envelope | None = None
+    parked_as: Identity | None = None
+    attempts: int = 0
 
     @property
     def body(self) -> bytes:

@@ -270,8 +270,8 @@ class Attempt:
     def _write_tail(self, claimed: Claimed, behind: Sequence[Item], counts: Counts) -> None:
         untrusted = [item for item in self._items if item.event is None]
         failed = [item for item in claimed.firsts if item.fault is not None]
-        attempts = self._spend_attempts(failed)
-        line = self._line(claimed, behind, attempts) if failed or behind else []
+        self._spend_attempts(failed)
+        line = self._line(claimed, behind) if failed or behind else []
         parked = [waiting.item for waiting in line if waiting.wait_seconds is not None]
         quarantine = [
             (item, item.fault)
@@ -284,7 +284,10 @@ class Attempt:
         lasts = {item.record.partition: item for item in self._items}
         outcomes = [outcome for _, effects in self.effects for outcome in effects.outcomes]
         counts.processed = len(self.effects)
-        counts.parked = len(parked)
+        # Those that only stand behind a redriven head were counted when they came.
+        counts.parked = (
+            len(parked) if self._entry.redriven is None else len(set(map(id, parked)) - set(map(id, behind)))
+        )
         counts.ignored = len(claimed.firsts) - len(failed) - len(behind) - len(self.effects)
         counts.outcomes = len(outcomes)
         operations = self._known.operations.asked()
@@ -308,6 +311,7 @@ class Attempt:
                 quarantine=quarantine,
                 line=line,
                 redriven=self._entry.redriven,
+                left=[one.parked_as for one in self._items if one.parked_as is not None and not _is_in(one, parked)],
                 moves=[(partition, self._positions[partition], last) for partition, last in lasts.items()]
                 if self._entry.has_progress
                 else (),
@@ -325,22 +329,23 @@ class Attempt:
             return None
         return lambda: note(self._connection, self._items, counts.by_name())
 
-    def _spend_attempts(self, failed: Sequence[Item]) -> int:
-        """Return how often the event was tried from parking; one that was tried too often needs a person now."""
-        attempts = 0 if self._entry.redriven is None else self._entry.redriven.attempts
+    def _spend_attempts(self, failed: Sequence[Item]) -> None:
+        """What was tried from parking too often needs a person now."""
         for item in failed:
             if item.fault is not None:
-                item.fault = exhausted(item.fault, attempts=attempts, rules=self._settings.retry)
-        return attempts
+                item.fault = exhausted(item.fault, attempts=item.attempts, rules=self._settings.retry)
 
-    def _line(self, claimed: Claimed, behind: Sequence[Item], attempts: int) -> list[Waiting]:
+    def _line(self, claimed: Claimed, behind: Sequence[Item]) -> list[Waiting]:
         return line_of(
             claimed.firsts,
             behind,
             rules=self._settings.retry,
-            attempts=attempts,
             share=random.random,
         )
+
+
+def _is_in(item: Item, items: Sequence[Item]) -> bool:
+    return any(one is item for one in items)
 
 
 def _without(work: Sequence[tuple[Item, Event]], behind: Sequence[Item]) -> list[tuple[Item, Event]]:

@@ -44,7 +44,7 @@ class Entry:
 
     ``markers`` is the statement that takes their markers: it is given the columns of ``claim`` and returns the identities
     that are ours to do.  ``has_progress`` is False when the records are not read in their turn: then no position moves, and
-    the positions that a batch is given only tell topic ids.  ``redriven`` is the parked key whose head is tried again.
+    the positions that a batch is given only tell topic ids.  ``redriven`` is the parked key whose head is tried again, maybe with events behind it.
     ``note`` writes in the place of progress, in the same pipeline: it is given the connection, the items and what was counted.
     """
 
@@ -104,7 +104,7 @@ def claim(
 
 
 def redriven(key: Redriven) -> Entry:
-    """Return how the head of a parked key comes in."""
+    """Return how the head of a parked key, and what comes along with it, comes in."""
     return Entry(_PARKING["claim_parked"], has_progress=False, redriven=key)
 
 

@@ -17,12 +17,11 @@ from onceflow_schemas.identity import Identity
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
-    """A key whose head is tried again: ``fence`` is that of the lease, ``attempts`` counts this try too."""
+    """A key whose head is tried again, with events behind it: ``fence`` is that of the lease, ``heads`` are in their order."""
 
     order_key: str
-    identity: Identity
+    heads: tuple[Identity, ...]
     fence: int
-    attempts: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,6 @@ def line_of(
     behind: Iterable[Item],
     *,
     rules: RetryRules,
-    attempts: int,
     share: Callable[[], float],
 ) -> list[Waiting]:
     """Return the events that wait after an attempt, in its order.
@@ -73,7 +71,6 @@ def line_of(
         items: those of the batch that are ours, in its order.
         behind: those of them that stand behind another.
         rules: how long a retry waits.
-        attempts: tries of the event from parking.
         share: draws a random number from 0 to 1.
     """
     stands = {id(item) for item in behind}
@@ -83,7 +80,7 @@ def line_of(
         if id(item) in stands:
             line.append(Waiting(item, None, 0.0))
         elif fault is not None and fault.course is Course.PARK:
-            seconds = rules.wait_seconds(attempts, share=share(), asked_seconds=fault.wait_seconds)
+            seconds = rules.wait_seconds(item.attempts, share=share(), asked_seconds=fault.wait_seconds)
             line.append(Waiting(item, fault, seconds))
         elif fault is not None and fault.blocks:
             line.append(Waiting(item, fault, None))

@@ -18,6 +18,7 @@ from onceflow_processor.kept_records import fault_columns, identity_columns, kep
 from onceflow_processor.parking import Redriven, Waiting
 from onceflow_processor.reads.asking import ask_for_reads, let_keys_wait
 from onceflow_producer.failpoint import hit
+from onceflow_schemas.identity import Identity
 from onceflow_schemas.sql import queries
 
 _SQL = queries("parking")
@@ -29,6 +30,7 @@ def write_parking(
     *,
     topic_ids: Mapping[str, str],
     redriven: Redriven | None,
+    left: Sequence[Identity] = (),
 ) -> None:
     """Write who waits.
 
@@ -36,7 +38,8 @@ def write_parking(
         connection: in the pipeline of the tail.
         line: the events that wait, in the order of the batch.
         topic_ids: topic id by topic.
-        redriven: the key whose head was tried; the line is the head itself then, or empty when it need not wait.
+        redriven: the key whose head was tried; the line begins with the event that the key waits for then, or is empty.
+        left: events of that key that wait no more.
     """
     waits = [(one.item, one.fault.read) for one in line if one.fault is not None and one.fault.read is not None]
     if waits:
@@ -47,28 +50,31 @@ def write_parking(
         if behind:
             connection.execute(_SQL["park"], _events(behind, topic_ids))
     else:
-        _end_redrive(connection, line, redriven)
+        _end_redrive(connection, line, redriven, left=left)
     if waits:
         let_keys_wait(connection, waits)
 
 
-def _end_redrive(connection: Connection[Any], line: Sequence[Waiting], redriven: Redriven) -> None:
+def _end_redrive(
+    connection: Connection[Any], line: Sequence[Waiting], redriven: Redriven, *, left: Sequence[Identity]
+) -> None:
     key = {"order_key": redriven.order_key, "fence": redriven.fence}
-    head = redriven.identity._asdict()
     connection.execute(_SQL["redrive_lock"], key)
     hit("redrive.after_lock")
+    connection.execute(_SQL["leave"], identity_columns(left))
     if not line:
-        connection.execute(_SQL["leave"], head)
         connection.execute(_SQL["key_next"], key)
         connection.execute(_SQL["key_done"], key)
         return
-    [waiting] = line
-    if waiting.wait_seconds is None or waiting.fault is None:
-        connection.execute(_SQL["leave"], head)
-    else:
+    waiting, head = line[0], event_of(line[0].item).identity
+    assert waiting.fault is not None, "nothing stands behind an event that did not fail"
+    behind = [identity for identity in redriven.heads if identity != head]
+    if behind:
+        connection.execute(_SQL["untried"], identity_columns(behind))
+    if waiting.wait_seconds is not None:
         again = _failure(waiting, waiting.fault)
-        connection.execute(_SQL["park_again"], {**head, **again, "wait_seconds": waiting.wait_seconds})
-    connection.execute(_SQL["key_waits"], {**head, **key, "wait_seconds": waiting.wait_seconds})
+        connection.execute(_SQL["park_again"], {**head._asdict(), **again, "wait_seconds": waiting.wait_seconds})
+    connection.execute(_SQL["key_waits"], {**head._asdict(), **key, "wait_seconds": waiting.wait_seconds})
 
 
 def _keys(line: Sequence[Waiting]) -> dict[str, Any]:

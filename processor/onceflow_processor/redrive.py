@@ -1,13 +1,14 @@
 """Redriving: the head of a parked key is tried again, whichever partitions this process has.
 
 Rule: a try is counted in its own commit before it begins, so that an event that kills the process is found; whatever the try
-does is written under the key's fence, so that trying twice at once, or by a process that slept, has one effect.
+does is written under the key's fence, so that trying twice at once, or by a process that slept, has one effect.  Events behind
+a head that were never tried come along in its transaction; one in whose company a process died is tried alone.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from onceflow_processor.admission import Fault, Item
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
 from onceflow_processor.claim import Entry, redriven
 from onceflow_processor.handler_failure import TRIES_MAX
-from onceflow_processor.kept_records import headers_from, timestamp_ms_of
+from onceflow_processor.kept_records import headers_from, identity_columns, timestamp_ms_of
 from onceflow_processor.lost_connections import LostConnections
 from onceflow_processor.parking import Redriven
 from onceflow_processor.position import Position
@@ -30,8 +31,15 @@ from onceflow_schemas.identity import Identity
 from onceflow_schemas.sql import queries
 from onceflow_schemas.times import format_time
 
+TRIES_IN_TURN_MAX = 50
+"""Transactions of one turn, between two batches."""
+
 HEADS_MAX = 50
-"""Heads that are tried in one turn, between two batches."""
+"""Events of one key in one transaction; it begins with one and doubles while they are fast."""
+
+HEADS_BYTES_MAX = 4_000_000
+FAST_SECONDS = 0.2
+"""A transaction that takes longer makes the next one half as large: live events wait meanwhile."""
 
 TURN_SECONDS_MAX = 1.0
 """After so long no further head is begun in a turn: live events wait meanwhile."""
@@ -51,11 +59,11 @@ log = structlog.get_logger("onceflow.processor")
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
-    """A key that this process has leased, and the event at its head."""
+class Heads:
+    """A key that this process has leased, and the events at its head, all of one partition; ``open_tries`` are of the first."""
 
     key: Redriven
-    item: Item
+    items: list[Item]
     topic_id: str
     open_tries: int
 
@@ -64,7 +72,7 @@ class Redrive:
     """The redrives of one process, in the worker's thread: deadlines of handlers are signals.
 
     ``connection`` gives a usable connection, ``runner`` makes a batch runner over it, ``note`` takes what was committed, and
-    ``count`` how each try ended: ``done``, ``parked``, ``quarantined``, or ``open`` when it came to no end.
+    ``count`` how many tries ended how: ``done``, ``parked``, ``quarantined``, or ``open`` when it came to no end.
     """
 
     def __init__(
@@ -75,7 +83,7 @@ class Redrive:
         connection: Callable[[], Connection[Any]],
         runner: Callable[[Connection[Any], Entry], BatchRunner],
         note: Callable[[BatchEnd], None],
-        count: Callable[[str], object] = lambda _end: None,
+        count: Callable[[str, int], object] = lambda _end, _events: None,
         stopping: Callable[[], bool],
     ) -> None:
         self._owner = owner
@@ -88,6 +96,7 @@ class Redrive:
         self._lost = LostConnections()
         self._unfinished: Redriven | None = None
         self._due_at = 0.0
+        self._heads_max = 1
 
     def turn(self) -> None:
         """Try heads that are due, bounded in number and time.
@@ -99,7 +108,7 @@ class Redrive:
         if begun < self._due_at:
             return
         self._give_back()
-        for _ in range(HEADS_MAX):
+        for _ in range(TRIES_IN_TURN_MAX):
             if self._stopping() or time.monotonic() > begun + TURN_SECONDS_MAX:
                 return
             if not self._try_next():
@@ -110,55 +119,64 @@ class Redrive:
         """Lease a key and try its head; False when none is due."""
         connection = self._connection()
         with connection.transaction():
-            row = connection.execute(
-                _SQL["claim_key"], {"owner": self._owner, "lease_seconds": self._lease_seconds}
-            ).fetchone()
-            if row is not None and row[2] is None:
+            rows = connection.execute(
+                _SQL["claim_key"],
+                {
+                    "owner": self._owner,
+                    "lease_seconds": self._lease_seconds,
+                    "heads_max": self._heads_max,
+                    "bytes_max": HEADS_BYTES_MAX,
+                },
+            ).fetchall()
+            is_empty = bool(rows) and rows[0][2] is None
+            if is_empty:
                 # Its head left between the look and the lease.
-                key = {"order_key": row[0]}
+                key = {"order_key": rows[0][0]}
                 connection.execute(_SQL["key_next"], key)
                 connection.execute(_SQL["key_done"], key)
-        if row is None:
-            return False
-        if row[2] is not None:
-            self._try(_head(row))
-        return True
+        if rows and not is_empty:
+            self._try(_heads(rows))
+        return bool(rows)
 
-    def _try(self, head: Head) -> None:
-        item, end = head.item, BatchEnd()
-        self._unfinished = head.key
+    def _try(self, heads: Heads) -> None:
+        items, end, begun = heads.items, BatchEnd(), time.monotonic()
+        self._unfinished = heads.key
         hit("redrive.after_claim")
-        if head.open_tries > DEATHS_MAX:
-            detail = f"the process ended in {head.open_tries - 1} tries of this event from parking"
-            item.fault = Fault("process_killed", detail, blocks=True)
-        self._lost.judge(item)
+        if heads.open_tries > DEATHS_MAX:
+            detail = f"the process ended in {heads.open_tries - 1} tries of this event from parking"
+            items[0].fault = Fault("process_killed", detail, blocks=True)
+        for item in items:
+            self._lost.judge(item)
         try:
-            self._run(head, end)
+            self._run(heads, end)
         finally:
             if end.suspect is not None:
-                self._lost.note(item)
-            self._count(_ending(end))
+                self._lost.note(end.suspect)
+            for ending, events in _endings(end).items():
+                self._count(ending, events)
             self._note(end)
-        if end.positions:
-            self._lost.forget(item)
-        else:
+        self._lost.forget_done(end.positions)
+        if any(not _is_done(item, end) for item in items):
             self._give_back()
         self._unfinished = None
+        is_fast = time.monotonic() - begun < FAST_SECONDS
+        self._heads_max = min(HEADS_MAX, len(items) * 2) if is_fast else max(1, len(items) // 2)
 
-    def _run(self, head: Head, end: BatchEnd) -> None:
-        record = head.item.record
-        positions = {record.partition: Position(head.topic_id, 0, record.offset, None)}
+    def _run(self, heads: Heads, end: BatchEnd) -> None:
+        first = heads.items[0].record
+        positions = {first.partition: Position(heads.topic_id, 0, first.offset, None)}
         for _ in range(TRIES_MAX + 1):
             # A handler that was stopped in the middle of a query costs a try and the connection.
-            if self._stopping() or not end.is_open(head.item):
+            items = [item for item in heads.items if end.is_open(item)]
+            if self._stopping() or not items:
                 return
             try:
-                runner = self._runner(self._connection(), redriven(head.key))
-                runner.run([head.item], positions=positions, end=end)
+                runner = self._runner(self._connection(), redriven(heads.key))
+                runner.run(items, positions={**positions, **end.positions}, end=end)
             except ConnectionSpoiled:
                 continue
             except LeaseLost:
-                log.warning("redrive_fenced", event_id=head.key.identity.event_id, fence=head.key.fence)
+                log.warning("redrive_fenced", event_id=heads.key.heads[0].event_id, fence=heads.key.fence)
                 return
 
     def _give_back(self) -> None:
@@ -171,7 +189,7 @@ class Redrive:
             connection.execute(
                 _SQL["give_key_back"],
                 {
-                    **key.identity._asdict(),
+                    **identity_columns(key.heads),
                     "order_key": key.order_key,
                     "fence": key.fence,
                     "owner": self._owner,
@@ -181,18 +199,35 @@ class Redrive:
         self._unfinished = None
 
 
-def _ending(end: BatchEnd) -> str:
+def _is_done(item: Item, end: BatchEnd) -> bool:
+    position = end.positions.get(item.record.partition)
+    return position is not None and item.record.offset < position.next_offset
+
+
+def _endings(end: BatchEnd) -> dict[str, int]:
     if not end.counts:
-        return "open"
-    [counts] = end.counts
-    if counts.parked:
-        return "parked"
-    return "quarantined" if counts.quarantined else "done"
+        return {"open": 1}
+    parked = sum(counts.parked for counts in end.counts)
+    quarantined = sum(sum(counts.quarantined.values()) for counts in end.counts)
+    done = sum(counts.processed + counts.ignored for counts in end.counts)
+    if not (parked or quarantined or done):
+        # Somebody else had done it.
+        done = 1
+    return {
+        name: events for name, events in (("done", done), ("parked", parked), ("quarantined", quarantined)) if events
+    }
 
 
-def _head(row: tuple[Any, ...]) -> Head:
+def _heads(rows: Sequence[tuple[Any, ...]]) -> Heads:
     """Return what ``claim_key`` has found."""
-    (order_key, fence, account, mode, event_id, attempts, open_tries, topic_id, number, offset, topic, key, value, body,
+    items = [_item(row) for row in rows]
+    order_key, fence, open_tries, topic_id = rows[0][0], rows[0][1], rows[0][6], rows[0][7]
+    identities = tuple(item.parked_as for item in items if item.parked_as is not None)
+    return Heads(Redriven(order_key, identities, fence), items, topic_id, open_tries)
+
+
+def _item(row: tuple[Any, ...]) -> Item:
+    (order_key, _, account, mode, event_id, attempts, _, _, number, offset, topic, key, value, body,
      headers, record_time, event_type, object_id, created, received_at, body_sha256) = row  # fmt: skip
     identity = Identity(account, mode, event_id)
     record = Record(
@@ -212,5 +247,12 @@ def _head(row: tuple[Any, ...]) -> Head:
         # It was vouched for, and its key looked at, when it was admitted.
         trust="parked",
     )
-    item = Item(record, event, order_key=order_key, tries=min(attempts, TRIES_MAX) - 1, unwrapped=body)
-    return Head(Redriven(order_key, identity, fence, attempts), item, topic_id, open_tries)
+    return Item(
+        record,
+        event,
+        order_key=order_key,
+        tries=min(attempts, TRIES_MAX) - 1,
+        unwrapped=body,
+        parked_as=identity,
+        attempts=attempts,
+    )

@@ -47,7 +47,8 @@ class NotCommitted(Exception):
 class Tail:
     """Everything that the tail writes; without ``moves`` no position is moved and no epoch checked; ``note`` writes in their place.
 
-    ``failed`` are the events whose markers get another state than was expected, and ``line`` those that wait.
+    ``failed`` are the events whose markers get another state than was expected, and ``line`` those that wait; ``left`` are those
+    of a redriven key that wait no more.
     """
 
     guard: int
@@ -60,6 +61,7 @@ class Tail:
     outcomes: Sequence[Outcome]
     line: Sequence[Waiting] = ()
     redriven: Redriven | None = None
+    left: Sequence[Identity] = ()
     operations: Sequence[Asked] = ()
     hints: Sequence[Hint] = ()
     again: Sequence[tuple[FactKey, str]] = ()
@@ -105,7 +107,7 @@ def _write_ends(connection: Connection[Any], tail: Tail) -> None:
     if tail.ignored:
         write_reasons(connection, tail.ignored)
     if tail.line or tail.redriven is not None:
-        write_parking(connection, tail.line, topic_ids=tail.topic_ids, redriven=tail.redriven)
+        write_parking(connection, tail.line, topic_ids=tail.topic_ids, redriven=tail.redriven, left=tail.left)
     if tail.quarantine:
         connection.execute(_SQL["tail_quarantine"], _quarantine(tail))
 
@@ -212,11 +214,10 @@ def outcome_columns(outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def _quarantine(tail: Tail) -> dict[str, Any]:
     items, faults = [item for item, _ in tail.quarantine], [fault for _, fault in tail.quarantine]
-    attempts = 0 if tail.redriven is None else tail.redriven.attempts
     blocking = {id(waiting.item) for waiting in tail.line}
     return {
         **kept_columns(items, topic_ids=tail.topic_ids),
         **fault_columns([*zip(items, faults, strict=True)]),
         "order_keys": Texts(item.order_key if id(item) in blocking else None for item in items),
-        "attempts": Integers(attempts for _ in items),
+        "attempts": Integers(item.attempts for item in items),
     }

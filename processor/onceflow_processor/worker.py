@@ -110,7 +110,7 @@ class Worker:
             # The breaker of live events hears nothing of redrives: each of them waits for itself alone.
             runner=lambda connection, entry: self._runner(connection, entry=entry, breaker=Breaker()),
             note=self._note_counts,
-            count=lambda end: metrics.redrives.labels(end).inc(),
+            count=lambda end, events: metrics.redrives.labels(end).inc(events),
             stopping=stopping,
         )
         self._readmission = Readmission(

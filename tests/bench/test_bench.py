@@ -39,6 +39,8 @@ NAMES = [
     "relay_vs_producer",
     "end_to_end_p50_ms",
     "end_to_end_p99_ms",
+    "poisoned_key_others_p99",
+    "retried_key_others_p99",
     "two_processors_vs_one",
     "operations_vs_bare_sdk",
     "request_to_call_p50_ms",

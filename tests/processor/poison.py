@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import psycopg
+
 from onceflow import Event, Handlers, Tx
 from onceflow_processor.records import Record
 from tests.processor.conftest import Bench, event_body, record
@@ -44,3 +46,20 @@ def key_rows(bench: Bench) -> list[tuple[str, str, str]]:
     """The parked keys, with reason and head."""
     rows = bench.rows("SELECT order_key, reason, event_id FROM onceflow.parked_key ORDER BY order_key")
     return [(row["order_key"], row["reason"], row["event_id"]) for row in rows]
+
+
+def ask_retry(bench: Bench, event_id: str) -> None:
+    """What ``onceflow quarantine retry`` does to an event that blocks its key."""
+    with psycopg.connect(bench.url) as other:
+        other.execute("UPDATE onceflow.inbox SET state = 'parked' WHERE event_id = %s", [event_id])
+        other.execute(
+            'INSERT INTO onceflow.parked (account, mode, event_id, order_key, seq, topic_id, partition, "offset", topic, key,'
+            " value, headers, record_time, type)"
+            " SELECT account, mode, event_id, order_key, (SELECT min(seq) - 1 FROM onceflow.parked), topic_id, partition,"
+            ' "offset", topic, key, value, headers, record_time, type FROM onceflow.quarantine WHERE event_id = %s',
+            [event_id],
+        )
+        other.execute(
+            "UPDATE onceflow.quarantine SET decision = 'retried', decided_at = now() WHERE event_id = %s", [event_id]
+        )
+        other.execute("UPDATE onceflow.parked_key SET reason = 'retry', due_at = clock_timestamp(), fence = fence + 1")

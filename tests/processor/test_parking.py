@@ -34,7 +34,8 @@ def test_what_failed_itself_is_not_behind_anything() -> None:
 
 def test_the_line_keeps_the_order_of_the_batch() -> None:
     parks, behind, blocks, content = item("a", PARKS), item("a"), item("b", BLOCKS), item("b", CONTENT)
-    line = line_of([parks, item("x"), behind, content, blocks], [behind], rules=RULES, attempts=1, share=lambda: 0.5)
+    parks.attempts = 1
+    line = line_of([parks, item("x"), behind, content, blocks], [behind], rules=RULES, share=lambda: 0.5)
     assert line == [Waiting(parks, PARKS, 25.0), Waiting(behind, None, 0.0), Waiting(blocks, BLOCKS, None)]
 
 

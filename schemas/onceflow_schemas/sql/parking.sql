@@ -34,8 +34,9 @@ FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(or
 
 -- name: claim_key
 -- Leases the key that is due first and counts the try of its head, committed before the try: one that kills the process is
--- counted.  No row: nothing is due.  A row without an event: its head has just left, so the key is to be settled.
--- Index: parked_key_due, parked_order.
+-- counted.  Events behind a head come along when it and they were never tried, up to a number and a size, and as long as they
+-- follow each other in one partition.  No row: nothing is due.  A row without an event: its head has just left, so the key is to
+-- be settled.  Index: parked_key_due, parked_order.
 WITH due AS (
     SELECT order_key FROM onceflow.parked_key
     WHERE due_at < 'infinity' AND due_at <= clock_timestamp()
@@ -49,15 +50,28 @@ WITH due AS (
     FROM due
     WHERE parked_key.order_key = due.order_key
     RETURNING parked_key.order_key, parked_key.fence
-), head AS (
-    SELECT account, mode, event_id FROM onceflow.parked
+), first AS (
+    SELECT account, mode, event_id, seq, attempts + open_tries = 0 AND code IS NULL AS is_fresh, topic_id, partition, "offset",
+           coalesce(octet_length(value), 0) + coalesce(octet_length(body), 0) AS bytes
+    FROM onceflow.parked
     WHERE order_key = (SELECT order_key FROM taken)
     ORDER BY seq
-    LIMIT 1
+    LIMIT %(heads_max)s
+), placed AS (
+    SELECT account, mode, event_id, seq, bytes,
+           is_fresh AND (topic_id, partition) = (first_value(topic_id) OVER line, first_value(partition) OVER line)
+           AND "offset" > lag("offset", 1, -1::bigint) OVER line AS comes_along
+    FROM first
+    WINDOW line AS (ORDER BY seq)
+), head AS (
+    SELECT account, mode, event_id,
+           row_number() OVER line = 1 OR (bool_and(comes_along) OVER line AND sum(bytes) OVER line <= %(bytes_max)s) AS is_tried
+    FROM placed
+    WINDOW line AS (ORDER BY seq)
 ), counted AS (
     UPDATE onceflow.parked SET attempts = attempts + 1, open_tries = open_tries + 1
     FROM head
-    WHERE parked.account = head.account AND parked.mode = head.mode AND parked.event_id = head.event_id
+    WHERE parked.account = head.account AND parked.mode = head.mode AND parked.event_id = head.event_id AND head.is_tried
     RETURNING parked.*
 )
 SELECT taken.order_key, taken.fence, counted.account, counted.mode, counted.event_id, counted.attempts, counted.open_tries,
@@ -67,7 +81,8 @@ SELECT taken.order_key, taken.fence, counted.account, counted.mode, counted.even
 FROM taken
 LEFT JOIN counted ON true
 LEFT JOIN onceflow.inbox
-    ON inbox.account = counted.account AND inbox.mode = counted.mode AND inbox.event_id = counted.event_id;
+    ON inbox.account = counted.account AND inbox.mode = counted.mode AND inbox.event_id = counted.event_id
+ORDER BY counted.seq;
 
 -- name: claim_parked
 -- Takes the markers of parked events, with the columns that are offered to claim.  Whoever does not get one does nothing.
@@ -87,8 +102,16 @@ WITH held AS (
 SELECT onceflow.ensure((SELECT count(*) FROM held) = 1, 'OF007', 'somebody else redrives the key, or has decided about it');
 
 -- name: leave
--- The event has another state now.
-DELETE FROM onceflow.parked WHERE account = %(account)s AND mode = %(mode)s AND event_id = %(event_id)s;
+-- The events have another state now.
+DELETE FROM onceflow.parked
+USING unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]) AS gone (account, mode, event_id)
+WHERE parked.account = gone.account AND parked.mode = gone.mode AND parked.event_id = gone.event_id;
+
+-- name: untried
+-- Events that came along and stand behind one that has to wait: they did not run, so no try counts.
+UPDATE onceflow.parked SET attempts = greatest(0, attempts - 1), open_tries = 0
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]) AS behind (account, mode, event_id)
+WHERE parked.account = behind.account AND parked.mode = behind.mode AND parked.event_id = behind.event_id;
 
 -- name: park_again
 UPDATE onceflow.parked
@@ -97,11 +120,13 @@ SET code = %(code)s, detail = %(detail)s, handler = %(handler)s, traceback = %(t
 WHERE account = %(account)s AND mode = %(mode)s AND event_id = %(event_id)s;
 
 -- name: key_waits
--- The key waits for its head: so many seconds, or (NULL) for a person.
+-- The key waits for its head: so many seconds, or (NULL) for a person.  The fence is raised: whatever the redrive had still in
+-- hand must not run before that head.
 UPDATE onceflow.parked_key
 SET reason = CASE WHEN %(wait_seconds)s::double precision IS NULL THEN 'quarantined' ELSE 'retry' END,
     due_at = coalesce(clock_timestamp() + %(wait_seconds)s::double precision * interval '1 second', 'infinity'),
-    account = %(account)s, mode = %(mode)s, event_id = %(event_id)s, lease_owner = NULL, lease_until = NULL
+    account = %(account)s, mode = %(mode)s, event_id = %(event_id)s, lease_owner = NULL, lease_until = NULL,
+    fence = fence + 1
 WHERE order_key = %(order_key)s;
 
 -- name: key_next
@@ -124,16 +149,17 @@ DELETE FROM onceflow.parked_key
 WHERE order_key = %(order_key)s AND NOT EXISTS (SELECT FROM onceflow.parked WHERE parked.order_key = %(order_key)s);
 
 -- name: give_key_back
--- The try did not come to an end and nobody died: the key is due again after a while, and the try does not count.
+-- The try did not come to an end and nobody died: the key is due again after a while, and the try does not count.  The lease is
+-- gone already where a part of the events was done.
 WITH held AS (
     UPDATE onceflow.parked_key
     SET due_at = clock_timestamp() + %(wait_seconds)s * interval '1 second', lease_owner = NULL, lease_until = NULL
-    WHERE order_key = %(order_key)s AND fence = %(fence)s AND lease_owner = %(owner)s
+    WHERE order_key = %(order_key)s AND fence = %(fence)s AND coalesce(lease_owner, %(owner)s) = %(owner)s
     RETURNING order_key
 )
 UPDATE onceflow.parked SET attempts = greatest(0, attempts - 1), open_tries = 0
-FROM held
-WHERE parked.account = %(account)s AND parked.mode = %(mode)s AND parked.event_id = %(event_id)s
+FROM held, unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]) AS tried (account, mode, event_id)
+WHERE parked.account = tried.account AND parked.mode = tried.mode AND parked.event_id = tried.event_id
   AND parked.order_key = held.order_key;
 
 -- name: parked_overview

@@ -17,10 +17,9 @@ from onceflow_processor.records import Record
 from onceflow_schemas.object_reads import TRIES_MAX
 from onceflow_simulator import Simulator
 from tests.processor.conftest import Bench, event_body, record
-from tests.processor.poison import key_rows
+from tests.processor.poison import ask_retry, key_rows
 from tests.processor.reads.conftest import SHOP, Desk, wait_until
 from tests.processor.reads.stripe_side import client_of
-from tests.processor.test_redrive import ask_retry
 
 MakeBench = Callable[[Handlers], Bench]
 SECOND = 1_767_225_600
