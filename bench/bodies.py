@@ -57,7 +57,7 @@ def bodies(count: int, *, series: str, keys: int | None = None) -> Iterator[tupl
         event_id = f"evt_{series}{number:08d}"
         body = template.body.replace(template.id.encode(), event_id.encode(), 1)
         order_id, copy = order_ids[number % len(templates)], number // len(templates)
-        if order_id is not None and (copy or keys is not None):
+        if order_id and (copy or keys is not None):
             own = f"{order_id[:-COPY_DIGITS]}{copy:0{COPY_DIGITS}d}" if keys is None else key_id(number % keys)
             body = body.replace(order_id.encode(), own.encode())
         yield event_id, body
