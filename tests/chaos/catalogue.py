@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.chaos import (
     bridge_faults,
     bridge_refusals,
+    bus_faults,
     clock_faults,
     consumer_faults,
     data_faults,
@@ -24,11 +25,13 @@ from tests.chaos import (
     postgres_faults,
     reader_faults,
     relay_faults,
+    replay_faults,
     retention_faults,
     security_faults,
     shape_faults,
     upgrade_faults,
 )
+from tests.chaos.bus_world import BusWorld
 from tests.chaos.fault import REGISTRY, Fault
 from tests.chaos.operations_world import OperationsWorld
 from tests.chaos.upgrade_world import UpgradeWorld
@@ -39,6 +42,7 @@ MODULES = (
     bridge_refusals,
     consumer_faults,
     planted_records,
+    bus_faults,
     postgres_faults,
     data_faults,
     parking_faults,
@@ -58,6 +62,7 @@ MODULES = (
     operation_time,
     operation_webhooks,
     reader_faults,
+    replay_faults,
 )
 """Importing them fills the registry."""
 
@@ -71,6 +76,8 @@ def make_world(soak: str, folder: Path, seed: int) -> World:
     """Return the world of a soak, not started."""
     if soak == "upgrade":
         return UpgradeWorld(folder, seed=seed)
+    if soak == "bus":
+        return BusWorld(folder, seed=seed)
     if soak.startswith("operations"):
         return OperationsWorld(folder, seed=seed, shifted_clock=soak == "operations_clock")
     return World(folder, seed=seed, shifted_clock=soak == "clock", small_disk=soak == "disk")

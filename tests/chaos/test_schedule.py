@@ -10,7 +10,7 @@ from tests.chaos.schedule import choose, schedule
 
 PROMISED = (
     [f"P{number}" for number in range(1, 12)]
-    + [f"K{number}" for number in (*range(1, 15), 16)]
+    + [f"K{number}" for number in range(1, 17)]
     + [f"D{number}" for number in range(1, 14)]
     + [f"O{number}" for number in range(1, 10)]
     + ["T1", "T2", *(f"G{number}" for number in range(1, 7))]
