@@ -28,13 +28,22 @@ Waits = Sequence[tuple[Item, ReadNeed]]
 
 def read_results(connection: Connection[Any], items: Sequence[Item]) -> dict[Identity, Readings]:
     """Return what was read for events, as far as it may be used for them."""
+    return _results(connection, items, query="found")
+
+
+def recorded_results(connection: Connection[Any], items: Sequence[Item]) -> dict[Identity, Readings]:
+    """Return what was read for events that were processed, unless a later read has taken its place."""
+    return _results(connection, items, query="found_then")
+
+
+def _results(connection: Connection[Any], items: Sequence[Item], *, query: str) -> dict[Identity, Readings]:
     events = [event_of(item) for item in items]
     given = {
         **identity_columns(event.identity for event in events),
         "object_ids": Texts(event.object_id for event in events),
     }
     found: dict[Identity, dict[ReadKind, Reading]] = defaultdict(dict)
-    for account, mode, event_id, kind, result, body, stripe_at, detail in connection.execute(_SQL["found"], given):
+    for account, mode, event_id, kind, result, body, stripe_at, detail in connection.execute(_SQL[query], given):
         reading = Reading(result, None if body is None else bytes(body), stripe_at, detail)
         found[Identity(account, mode, event_id)][ReadKind(kind)] = reading
     return dict(found)

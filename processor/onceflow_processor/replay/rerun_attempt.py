@@ -28,6 +28,8 @@ from onceflow_processor.handler_run import reset_session
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.known import Known
 from onceflow_processor.object_guard import offered_states
+from onceflow_processor.read_course import ReadResults, thin_event
+from onceflow_processor.reads.asking import recorded_results
 from onceflow_processor.replay.recorded import RecordedFacts, RecordedGuards, RecordedOperations, RecordedTotals
 from onceflow_processor.replay.rerun_handlers import RerunHandlers
 from onceflow_processor.replay.rerun_report import EventRerun
@@ -105,6 +107,7 @@ class RerunAttempt:
         """
         self._open()
         markers = self._markers(items)
+        self._begin_reads(items)
         found, work = self._sort_out(items, markers)
         self._prepare(work, markers)
         ran = [self._run_event(item, event) for item, event in work]
@@ -156,6 +159,12 @@ class RerunAttempt:
         ).fetchall()
         return {Identity(*row[:3]): _Marker(row[3], row[4], row[5], bytes(row[6])) for row in rows}
 
+    def _begin_reads(self, items: Sequence[Item]) -> None:
+        """What was read at Stripe for an event is given again; nothing is asked for."""
+        enabled = self._settings.run.read_objects
+        found = recorded_results(self._reader, items) if enabled else {}
+        self._known.reads.begin(found, enabled=enabled)
+
     def _sort_out(
         self, items: Sequence[Item], markers: Mapping[Identity, _Marker]
     ) -> tuple[list[EventRerun], list[tuple[Item, Event]]]:
@@ -175,13 +184,12 @@ class RerunAttempt:
             elif outcomes_from is not None and marker.processed_at < outcomes_from:
                 passed_over = "outcomes_deleted"
             seen.add(identity)
-            event = None if passed_over is not None else _event_of(item)
-            fault = self._faults.get(identity)
             if passed_over is not None:
                 found.append(EventRerun(identity, item.event.type, passed_over=passed_over))
-            elif event is None or fault is not None:
-                unread = Fault("not_an_event", "the body cannot be read any more")
-                found.append(EventRerun(identity, item.event.type, fault=fault or unread))
+                continue
+            event = self._faults.get(identity) or _event_of(item, self._known.reads)
+            if isinstance(event, Fault):
+                found.append(EventRerun(identity, item.event.type, fault=event))
             else:
                 work.append((item, event))
         return found, work
@@ -264,11 +272,13 @@ class RerunAttempt:
         return given
 
 
-def _event_of(item: Item) -> Event | None:
+def _event_of(item: Item, reads: ReadResults) -> Event | Fault:
     envelope = item.take_envelope()
-    if item.event is None or envelope.problem is not None or envelope.created is None or envelope.body is None:
-        return None
-    return Event(
+    is_thin = envelope.is_thin and envelope.problem == "unsupported_kind" and reads.enabled
+    unread = envelope.problem is not None and not is_thin
+    if item.event is None or unread or envelope.created is None or envelope.body is None:
+        return Fault("not_an_event", "the body cannot be read any more")
+    event = Event(
         identity=item.event.identity,
         type=item.event.type,
         created=envelope.created,
@@ -278,3 +288,4 @@ def _event_of(item: Item) -> Event | None:
         raw=item.body,
         text_replaced=envelope.replaced,
     )
+    return thin_event(event, reads.of(event.identity)) if is_thin else event

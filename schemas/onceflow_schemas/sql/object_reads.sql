@@ -108,6 +108,19 @@ LEFT JOIN onceflow.parked
   ON parked.account = event.account AND parked.mode = event.mode AND parked.event_id = event.event_id
 WHERE read.read_at >= parked.parked_at OR (read.kind = 'thin_event' AND read.result <> 'failed');
 
+-- name: found_then
+-- What was read for events before they were processed.  A row has its last read only: one from after that is not what the event
+-- was handled with.
+SELECT event.account, event.mode, event.event_id, read.kind, read.result, read.body, read.stripe_at, read.detail
+FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(object_ids)s::text[])
+     AS event (account, mode, event_id, object_id)
+JOIN onceflow.inbox USING (account, mode, event_id)
+JOIN onceflow.object_read AS read
+  ON read.account = event.account AND read.mode = event.mode
+     AND ((read.kind = 'thin_event' AND read.object_id = event.event_id)
+          OR (read.kind = 'lines' AND read.object_id = event.object_id))
+WHERE read.state = 'read' AND read.read_at <= inbox.processed_at;
+
 -- name: wait
 -- The keys whose head waits for a read, written after the keys themselves.  A key that has another head meanwhile keeps its reason.
 UPDATE onceflow.parked_key AS waiting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, cast
 
 import stripe
@@ -26,3 +27,12 @@ def long_invoice(client: stripe.StripeClient, *, lines: int, amount: int = 1000)
     for _ in range(lines):
         client.v1.invoice_items.create({"customer": customer, "amount": amount, "currency": "usd"})
     return client.v1.invoices.create({"customer": customer, "pending_invoice_items_behavior": "include"})
+
+
+def thin_events(simulator: Simulator) -> list[bytes]:
+    """The thin events of the simulator as they are pushed, oldest first."""
+    found = client_of(simulator).raw_request("get", "/v2/core/events", limit=100).data["data"]
+    return [
+        json.dumps({name: one[name] for name in one if name not in {"data", "snapshot_event"}}).encode()
+        for one in found[::-1]
+    ]

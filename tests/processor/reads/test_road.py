@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
+import psycopg
 import pytest
 from confluent_kafka import Producer
 
@@ -13,7 +14,8 @@ from onceflow_simulator import Simulator
 from tests.processor.conftest import event_body, record
 from tests.processor.operations.operator_process import OperationsRoad, SmallStripe
 from tests.processor.processor_process import wait_until
-from tests.processor.reads.stripe_side import client_of
+from tests.processor.reads.stripe_side import client_of, long_invoice, thin_events
+from tests.processor.replay.replaying import replayed
 
 HANDLERS = {"ONCEFLOW_PROCESSOR_HANDLERS": "tests.processor.reads.read_handlers:handlers"}
 VERSION = "2026-10-28.endive"
@@ -45,3 +47,32 @@ def test_a_tie_is_read_once_and_handled_once(road: OperationsRoad, simulator: Si
     told = [json.loads(row["value"])["name"] for row in road.rows("SELECT value FROM onceflow.outcome ORDER BY seq")]
     assert told == ["name 0", "now"]
     assert road.rows("SELECT FROM onceflow.parked_key") == []
+
+
+def test_what_was_read_for_an_event_is_given_again_when_it_is_rerun(road: OperationsRoad, simulator: Simulator) -> None:
+    """A thin event and one with cut-off lines: their records alone do not say what the handlers met."""
+    stripe = client_of(simulator)
+    stripe.v1.customers.create({"name": "then"})
+    [thin] = thin_events(simulator)
+    invoice = long_invoice(stripe, lines=12)
+    lines = {"object": "list", "has_more": True, "data": [], "url": f"/v1/invoices/{invoice.id}/lines"}
+    subject = {"id": invoice.id, "object": "invoice", "lines": lines}
+    producer = Producer({"bootstrap.servers": road.bootstrap})
+    for body in (thin, event_body("evt_paid", "invoice.paid", subject, api_version=VERSION)):
+        made = record(body, 0, topic=road.events, deployment=road.deployment)
+        road.produce(producer, made.key, made.value, headers=made.headers)
+    assert producer.flush(20) == 0
+    settings: dict[str, Any] = {"ONCEFLOW_PROCESSOR_READ_OBJECTS": "true", **HANDLERS}
+    with road.processor(**settings), road.worker(cast("SmallStripe", simulator), **HANDLERS):
+        wait_until(lambda: list(road.states().values()) == ["processed"] * 2, "both events are processed")
+    told = road.rows("SELECT type, convert_from(value, 'UTF8') AS value FROM onceflow.outcome ORDER BY type")
+    assert [(row["type"], json.loads(row["value"])) for row in told] == [
+        ("customer.told", {"name": "then"}),
+        ("invoice.lines", {"lines": 12}),
+    ]
+    assert replayed(road, "--rerun", **settings)["done"] == {"rerun": 2, "unchanged": 2}
+    with psycopg.connect(road.database_url) as later:
+        later.execute("UPDATE onceflow.object_read SET read_at = clock_timestamp() WHERE kind = 'lines'")
+    answer = replayed(road, "--rerun", **settings)
+    assert answer["done"] == {"rerun": 2, "unchanged": 1, "failed": 1}
+    assert [(line["event"].rpartition("/")[2], line["code"]) for line in answer["found"]] == [("evt_paid", "reading")]

@@ -13,7 +13,7 @@ from onceflow_simulator import Simulator
 from tests.processor.conftest import Bench, record
 from tests.processor.poison import key_rows
 from tests.processor.reads.conftest import Desk
-from tests.processor.reads.stripe_side import client_of
+from tests.processor.reads.stripe_side import client_of, thin_events
 
 MakeBench = Callable[[Handlers], Bench]
 
@@ -34,15 +34,6 @@ class Met:
 @pytest.fixture
 def met() -> Met:
     return Met()
-
-
-def thin_events(simulator: Simulator) -> list[bytes]:
-    """The thin events of the simulator as they are pushed, oldest first."""
-    found = client_of(simulator).raw_request("get", "/v2/core/events", limit=100).data["data"]
-    return [
-        json.dumps({name: one[name] for name in one if name not in {"data", "snapshot_event"}}).encode()
-        for one in found[::-1]
-    ]
 
 
 def test_a_thin_event_is_handled_with_its_object(bench: MakeBench, desk: Desk, simulator: Simulator, met: Met) -> None:
