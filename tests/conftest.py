@@ -2,6 +2,9 @@
 
 A test that only needs a database or a topic gets one of its own (``fresh_database``, ``topic``), so that tests run in
 any order.  A test that kills or pauses a service starts its own ``EmbeddedServices``, never these.
+
+Folders whose tests share a whole running system are run in one piece (``one_piece``), so that it ends with them: an
+idle Kafka and its clients take a fifth of a core from every test that comes after.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
+from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from onceflow.embedded.services import EmbeddedServices
 from onceflow.migrations import migrate
@@ -26,8 +30,38 @@ from onceflow.migrations import migrate
 hypothesis.settings.register_profile("onceflow", deadline=None)
 hypothesis.settings.load_profile("onceflow")
 
+SHARING_FOLDERS = ("tests/bad_input/", "tests/faults/", "tests/producer/", "tests/simulator/")
+"""Their fixtures of scope ``package`` are whole systems or processes."""
+
 PARTITIONS = 6
 TOPIC_TIMEOUT_SECONDS = 20.0
+
+
+def one_piece(node_id: str) -> str:
+    """Return what a test is run together with: its file, or its folder where a folder shares a system."""
+    file = node_id.partition("::")[0]
+    return next((folder for folder in SHARING_FOLDERS if file.startswith(folder)), file)
+
+
+class PieceScheduling(LoadFileScheduling):  # type: ignore[misc]
+    """Gives each piece to one worker."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return one_piece(nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> PieceScheduling:
+    return PieceScheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the pieces together again that the random order took apart."""
+    places: dict[str, int] = {}
+    for item in items:
+        places.setdefault(one_piece(item.nodeid), len(places))
+    items.sort(key=lambda item: places[one_piece(item.nodeid)])
 
 
 @pytest.fixture(scope="session")

@@ -97,7 +97,7 @@ class Outside:
         return self.rows("SELECT * FROM onceflow.outcome WHERE cause LIKE %s ORDER BY seq", f"%/{event_id}")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outside]:
     environment = environment_for_child(process_environment(), {}, overrides={})
     with RunningSystem(tmp_path_factory.mktemp("bad-input"), environment=environment) as system:

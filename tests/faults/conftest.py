@@ -19,8 +19,8 @@ def fault_seed() -> int:
     return int(os.environ.get("ONCEFLOW_FAULT_SEED") or random.randrange(10**6))
 
 
-@pytest.fixture(scope="session")
-def session_rig(tmp_path_factory: pytest.TempPathFactory, fault_seed: int) -> Iterator[Rig]:
+@pytest.fixture(scope="package")
+def shared_rig(tmp_path_factory: pytest.TempPathFactory, fault_seed: int) -> Iterator[Rig]:
     rig = Rig(tmp_path_factory.mktemp("faults"), seed=fault_seed, settings={"relay.lease_ttl_seconds": LEASE_SECONDS})
     try:
         rig.start()
@@ -30,9 +30,9 @@ def session_rig(tmp_path_factory: pytest.TempPathFactory, fault_seed: int) -> It
 
 
 @pytest.fixture
-def rig(session_rig: Rig) -> Rig:
-    print(f"fault seed {session_rig.seed}, logs in {session_rig.folder}")
-    return session_rig
+def rig(shared_rig: Rig) -> Rig:
+    print(f"fault seed {shared_rig.seed}, logs in {shared_rig.folder}")
+    return shared_rig
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.conftest import create_topic
 from tests.producer.bridge_process import BridgeProcess
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def bridge(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgeProcess]:
     topic = create_topic(kafka_bootstrap, prefix="bridge")
     folder = tmp_path_factory.mktemp("bridge")
@@ -19,7 +19,7 @@ def bridge(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> It
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def two_endpoints(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgeProcess]:
     """A bridge with two endpoints, the secret of one of them being rolled."""
     topic = create_topic(kafka_bootstrap, prefix="endpoints")
@@ -30,7 +30,7 @@ def two_endpoints(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory
         yield running
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def quick_bridge(kafka_bootstrap: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BridgeProcess]:
     """A bridge whose read deadline is half a second."""
     topic = create_topic(kafka_bootstrap, prefix="quick")

@@ -1,4 +1,4 @@
-"""One simulator per session, begun anew for each test, and Stripe's own library pointed at it."""
+"""One simulator for the tests here, begun anew for each test, and Stripe's own library pointed at it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 Connect = Callable[..., stripe.StripeClient]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def simulator_process() -> Iterator[Simulator]:
     with Simulator(seed=7) as running:
         yield running

@@ -150,7 +150,7 @@ def wait_until(condition: Callable[[], object], what: str, *, limit_seconds: flo
         pause.wait(0.02)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def simulator_process() -> Iterator[Simulator]:
     with Simulator(seed=8) as running:
         yield running
