@@ -141,9 +141,8 @@ def flag_faults(request: Request, *, topics: Sequence[str]) -> list[Fault]:
         if offset is not None and offset < 0:
             faults.append(Fault("replay_range_refused", f"--{name}-offset {offset} is below 0"))
         if offset is not None and len(request.partitions) != 1:
-            faults.append(
-                Fault("replay_flags_refused", f"--{name}-offset needs one --partition: offsets differ in each")
-            )
+            detail = f"--{name}-offset needs one --partition: offsets differ in each. Without it the whole log is meant"
+            faults.append(Fault("replay_flags_refused", detail))
     if request.from_offset is not None and request.to_offset is not None and request.from_offset > request.to_offset:
         detail = f"--from-offset {request.from_offset} is after --to-offset {request.to_offset}"
         faults.append(Fault("replay_range_refused", detail))
