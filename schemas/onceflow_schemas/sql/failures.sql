@@ -28,7 +28,7 @@ FROM (
     LEFT JOIN onceflow.inbox ON inbox.account = kept.account AND inbox.mode = kept.mode AND inbox.event_id = kept.event_id
 ) AS one
 
--- fragment: quarantine_filter
+-- fragment: common_filter
 WHERE (%(type)s::text IS NULL OR type = %(type)s::text)
   AND (%(handler)s::text IS NULL OR handler = %(handler)s::text)
   AND (%(code)s::text IS NULL OR code = %(code)s::text)
@@ -41,6 +41,9 @@ WHERE (%(type)s::text IS NULL OR type = %(type)s::text)
   AND (%(partition)s::integer IS NULL OR partition = %(partition)s::integer)
   AND (%(from_offset)s::bigint IS NULL OR "offset" >= %(from_offset)s::bigint)
   AND (%(to_offset)s::bigint IS NULL OR "offset" <= %(to_offset)s::bigint)
+
+-- fragment: quarantine_filter
+-- include: common_filter
   AND (%(since)s::timestamptz IS NULL OR quarantined_at >= %(since)s::timestamptz)
   AND (%(until)s::timestamptz IS NULL OR quarantined_at < %(until)s::timestamptz)
   AND (NOT %(without_identity)s OR event_id IS NULL)
@@ -67,18 +70,7 @@ FROM (
 ) AS one
 
 -- fragment: parked_filter
-WHERE (%(type)s::text IS NULL OR type = %(type)s::text)
-  AND (%(handler)s::text IS NULL OR handler = %(handler)s::text)
-  AND (%(code)s::text IS NULL OR code = %(code)s::text)
-  AND (%(error)s::text IS NULL OR error = %(error)s::text)
-  AND (%(group)s::text IS NULL OR concat_ws(' ', type, coalesce(nullif(handler, ''), '-'), error) = %(group)s::text)
-  AND (%(account)s::text IS NULL OR account = %(account)s::text)
-  AND (%(order_key)s::text IS NULL OR order_key = %(order_key)s::text)
-  AND (%(event_id)s::text IS NULL OR event_id = %(event_id)s::text)
-  AND (%(topic)s::text IS NULL OR topic = %(topic)s::text)
-  AND (%(partition)s::integer IS NULL OR partition = %(partition)s::integer)
-  AND (%(from_offset)s::bigint IS NULL OR "offset" >= %(from_offset)s::bigint)
-  AND (%(to_offset)s::bigint IS NULL OR "offset" <= %(to_offset)s::bigint)
+-- include: common_filter
   AND (%(since)s::timestamptz IS NULL OR parked_at >= %(since)s::timestamptz)
   AND (%(until)s::timestamptz IS NULL OR parked_at < %(until)s::timestamptz)
   AND (%(ids)s::text[] IS NULL OR event_id = ANY(%(ids)s::text[])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onceflow import Event, Handlers, Tx
 from onceflow.effects import refund
+from tests.processor.replay import first_handlers
 
 handlers = Handlers()
 give_back = handlers.use(refund, name="give_back")
@@ -30,27 +31,8 @@ def books(event: Event, tx: Tx) -> None:
         raise ValueError(event.id)
 
 
-@handlers.on("invoice.paid", rerun="safe")
-def counts(event: Event, tx: Tx) -> None:
-    tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, 2)", [event.id])
-
-
-@handlers.on("invoice.paid", replay="never")
-def mails(event: Event, tx: Tx) -> None:
-    tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, 3)", [event.id])
-    tx.outcome("mailed", key=event.object["id"], data={})
-
-
-@handlers.on("product.updated", order="latest", replay="never")
-def mirrors(event: Event, tx: Tx) -> None:
-    tx.outcome("mirrored", key=event.object["id"], data={"name": event.object["name"]})
-
-
-@handlers.on("customer.updated", order="latest")
-def keeps(event: Event, tx: Tx) -> None:
-    tx.outcome("kept", key=event.object["id"], data={"name": event.object["name"]})
-
-
-@handlers.on("customer.updated", "product.updated")
-def notes(event: Event, tx: Tx) -> None:
-    tx.outcome("noted", key=event.object["id"], data={"stale": event.is_stale, "event": event.id})
+handlers.on("invoice.paid", rerun="safe")(first_handlers.counts)
+handlers.on("invoice.paid", replay="never")(first_handlers.mails)
+handlers.on("product.updated", order="latest", replay="never")(first_handlers.mirrors)
+handlers.on("customer.updated", order="latest")(first_handlers.keeps)
+handlers.on("customer.updated", "product.updated")(first_handlers.notes)
