@@ -13,7 +13,7 @@ from typing import Any
 
 from psycopg import Connection
 
-from onceflow_processor.admission import Fault, Item, key_fits
+from onceflow_processor.admission import Fault, Item, stranger
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.claim import IN_TURN, Claimed, Entry, claim, event_of
 from onceflow_processor.deadline import Deadline
@@ -224,11 +224,9 @@ class Attempt:
             if version is not None and not is_known(version):
                 counts.unknown_versions[version] = counts.unknown_versions.get(version, 0) + 1
             record = event_of(item)
-            if record.trust == "attested" and not key_fits(
-                item.record.key, account=record.identity.account, envelope=envelope
-            ):
-                # Somebody copied an attested record under another key.  Its marker must stay free for the real one.
-                item.event, item.fault = None, Fault("bad_key", "the record's key is not the account and the object")
+            strange = stranger(item.record, record, envelope)
+            if strange is not None:
+                item.event, item.fault = None, strange
                 strangers = True
                 continue
             if not is_thin:

@@ -16,7 +16,7 @@ import psycopg
 import structlog
 from psycopg import Connection
 
-from onceflow_processor.admission import Fault, Item, Rules, admit, key_fits
+from onceflow_processor.admission import Fault, Item, Rules, admit, stranger
 from onceflow_processor.arrays import Texts
 from onceflow_processor.claim import OUT_OF_TURN, claim, event_of
 from onceflow_processor.handlers import Handlers
@@ -77,7 +77,7 @@ class Readmission:
         )
         item = admit(record, rules=self._rules, now=datetime.now(UTC))
         place = {"topic_id": topic_id, "partition": number, "offset": offset, "retry_asked_at": asked_at}
-        fault = item.fault or _misplaced(item)
+        fault = item.fault or stranger(item.record, event_of(item), item.take_envelope())
         if fault is not None:
             detail = safe_text(fault.detail)
             connection.execute(_SQL["refused_again"], {**place, "code": fault.code, "detail": detail})
@@ -118,12 +118,3 @@ class Readmission:
         if connection.execute(_SQL["marker_state"], identity._asdict()).fetchone() == (State.QUARANTINED.value,):
             return Fault("event_quarantined", "another record of the same event is in quarantine")
         return None
-
-
-def _misplaced(item: Item) -> Fault | None:
-    """An attested record under another key is nobody's, as when it was read first."""
-    event = event_of(item)
-    envelope = item.take_envelope()
-    if event.trust == "attested" and not key_fits(item.record.key, account=event.identity.account, envelope=envelope):
-        return Fault("bad_key", "the record's key is not the account and the object")
-    return None
