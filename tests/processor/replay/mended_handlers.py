@@ -21,13 +21,22 @@ def books(event: Event, tx: Tx) -> None:
         tx.outcome("thanks", key=event.object["id"], data={"tax": tx.book("tax", event.object["id"], total=7)})
     if event.id.startswith("evt_breaks"):
         tx.connection.commit()
-    if event.id.startswith("evt_sleeps"):
-        tx.execute("SELECT pg_sleep(60)")
+    if event.id.startswith(("evt_sleeps", "evt_takes_time")):
+        tx.execute("SELECT pg_sleep(%s)", [60 if event.id.startswith("evt_sleeps") else 0.9])
     if event.id.startswith(("evt_asks", "evt_wants")):
         tx.request(give_back, subject=event.object["id"], charge="ch_1", amount=5)
     if event.id.startswith("evt_conflict"):
         tx.request(give_back, subject=event.object["id"], charge="ch_1", amount=6)
     if event.id.startswith("evt_fails"):
+        raise ValueError(event.id)
+
+
+@handlers.on("invoice.paid")
+def books_late(event: Event, tx: Tx) -> None:
+    """Two events tell one total, and the first of them fails after it."""
+    if event.id.startswith("evt_late"):
+        tx.outcome("late", key=event.object["id"], data={"added": tx.book("late", "shared", total=9)})
+    if event.id.startswith("evt_late_fails"):
         raise ValueError(event.id)
 
 
