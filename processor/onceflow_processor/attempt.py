@@ -27,7 +27,7 @@ from onceflow_processor.known import Known
 from onceflow_processor.look_up import look_up_facts
 from onceflow_processor.object_guard import lock_guards
 from onceflow_processor.ordering import counts_of, stale_of
-from onceflow_processor.parking import Waiting, exhausted, line_of, stand_behind
+from onceflow_processor.parking import Waiting, exhausted, give_way, line_of, stand_behind
 from onceflow_processor.position import Position
 from onceflow_processor.read_course import thin_event
 from onceflow_processor.reads.asking import read_results
@@ -267,6 +267,7 @@ class Attempt:
 
     def _write_tail(self, claimed: Claimed, behind: Sequence[Item], counts: Counts) -> None:
         untrusted = [item for item in self._items if item.event is None]
+        behind = [*behind, *give_way(claimed.firsts, claimed.parked_keys)]
         failed = [item for item in claimed.firsts if item.fault is not None]
         self._spend_attempts(failed)
         line = self._line(claimed, behind) if failed or behind else []

@@ -16,7 +16,6 @@ from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
 from onceflow_processor.admission import Fault, Item
-from onceflow_processor.attempt import AttemptSettings
 from onceflow_processor.database import first_line
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.handler_failure import ConnectionLost, CutBefore, HandlerFailed
@@ -49,7 +48,7 @@ class RerunDoer:
     def __init__(self, surroundings: Surroundings, *, execute: bool, allow_operations: bool) -> None:
         self._around = surroundings
         given = surroundings.settings.attempt
-        self._settings = AttemptSettings(replace(given.run, handlers=given.handlers.for_replay()), given.cluster_id)
+        self._settings = replace(given, run=replace(given.run, handlers=given.handlers.for_replay()))
         self._rules = RerunRules(execute=execute, allow_operations=allow_operations, handlers=given.handlers)
         self._deadline = Deadline(surroundings.handler_deadline_seconds)
         self._reader: Connection[Any] | None = None

@@ -209,7 +209,8 @@ WHERE inbox.account = meant.account AND inbox.mode = meant.mode AND inbox.event_
 
 -- name: move_keys_on
 -- The first that waits in each key is its head now, and due, unless the key still waits for a head that nobody has decided
--- about.  The fence is raised: whoever has the former head in hand writes nothing.  Index: parked_order.
+-- about.  The fence is raised: whoever has the former head in hand, or events that now stand behind another, writes nothing.
+-- Index: parked_order.
 UPDATE onceflow.parked_key
 SET reason = 'retry', account = head.account, mode = head.mode, event_id = head.event_id, due_at = clock_timestamp(),
     lease_owner = NULL, lease_until = NULL, fence = fence + 1
@@ -222,7 +223,8 @@ WHERE parked_key.order_key = head.order_key
   AND CASE WHEN parked_key.reason = 'quarantined'
            THEN (parked_key.account, parked_key.mode, parked_key.event_id) IN (
                SELECT * FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]))
-           ELSE (parked_key.account, parked_key.mode, parked_key.event_id) <> (head.account, head.mode, head.event_id) END;
+           ELSE (parked_key.account, parked_key.mode, parked_key.event_id) <> (head.account, head.mode, head.event_id)
+                OR parked_key.lease_owner IS NOT NULL END;
 
 -- name: end_keys
 -- Keys in which nothing waits any more, with the same exception.
