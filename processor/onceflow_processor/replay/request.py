@@ -230,7 +230,7 @@ def stretch_of(
         return faults
     first = _first_of(request.from_offset, from_time_offset, bounds.low)
     end = _first_of(request.to_offset, to_time_offset, bounds.high)
-    if end < first and (request.to_offset, to_time_offset) != (None, None):
+    if end < first and (request.from_offset is None) != (request.to_offset is None):
         return [
             Fault("replay_range_refused", f"the range of {request.topic}/{partition} ends at {end}, before {first}")
         ]
