@@ -14,7 +14,7 @@ from tests.processor.conftest import event_body, record
 from tests.processor.processor_process import MakeRoad, Road, wait_until
 
 COUNT = 10_000
-FILLER = "x" * 4_000
+FILLER = "x" * 16_000
 KEY = "in_long"
 GROWTH_KB_MAX = 48_000
 """Over what the processor has when it is ready. The line itself is more than 40 MB of bodies, and several times that as
