@@ -14,13 +14,15 @@ from tests.processor.conftest import event_body, record
 from tests.processor.processor_process import MakeRoad, Road, wait_until
 
 COUNT = 10_000
-FILLER = "x" * 16_000
+FILLER = "x" * 8_000
 KEY = "in_long"
-GROWTH_KB_MAX = 48_000
-"""Over what the processor has when it is ready. The line itself is more than 40 MB of bodies, and several times that as
-objects; batches of the live road are its largest part."""
+PARKING_KB_MAX = 80_000
+REDRIVING_KB_MAX = 40_000
+"""Over what the processor has when it is ready.  The bodies of the line alone are more than 80,000 kB.  While it is parked,
+librdkafka reads ahead by up to 32,768 kB; a redrive reads some of the line at a time."""
 
 SETTINGS = {
+    "ONCEFLOW_PROCESSOR_BATCH_RECORDS_MAX": "200",
     "ONCEFLOW_PROCESSOR_RETRY_WAIT_SECONDS_MIN": "3600",
     "ONCEFLOW_PROCESSOR_RETRY_WAIT_SECONDS_MAX": "3600",
 }
@@ -29,9 +31,9 @@ SETTINGS = {
 def publish_line(road: Road) -> None:
     producer = Producer({"bootstrap.servers": road.bootstrap, "linger.ms": 20})
     for number in range(COUNT):
-        subject = {"id": KEY, "object": "invoice", "amount_paid": 1, "filler": FILLER}
+        subject = {"id": KEY, "object": "invoice", "number": number, "filler": FILLER}
         made = record(
-            event_body(f"evt_{number}", "test.poison", subject), 0, topic=road.events, deployment=road.deployment
+            event_body(f"evt_{number}", "test.line", subject), 0, topic=road.events, deployment=road.deployment
         )
         road.produce(producer, made.key, made.value, headers=made.headers, partition=0)
     assert producer.flush(30) == 0
@@ -56,9 +58,6 @@ def count(road: Road, state: str) -> int:
 @pytest.mark.soak
 def test_ten_thousand_behind_one(make_road: MakeRoad) -> None:
     road = make_road(partitions=1)
-    with psycopg.connect(road.database_url, autocommit=True) as setup:
-        setup.execute("CREATE TABLE public.poison (event_id text PRIMARY KEY, kind text NOT NULL)")
-        setup.execute("INSERT INTO public.poison VALUES ('evt_0', 'waits')")
     publish_line(road)
     with road.processor(**SETTINGS) as process:
         ready_kb = memory_kb(process.pid, "VmRSS")
@@ -69,7 +68,7 @@ def test_ten_thousand_behind_one(make_road: MakeRoad) -> None:
         [key] = road.rows("SELECT reason, event_id FROM onceflow.parked_key")
         assert (key, road.outcome_ids()) == ({"reason": "retry", "event_id": "evt_0"}, [])
         with psycopg.connect(road.database_url, autocommit=True) as mend:
-            mend.execute("DELETE FROM public.poison")
+            mend.execute("CREATE TABLE public.mended ()")
         forget_peak(process.pid)
         begun = time.monotonic()
         onceflow(road, "parked", "retry", "--key", f"acct_test/{KEY}", "--execute", "--reason", "it is back")
@@ -79,9 +78,8 @@ def test_ten_thousand_behind_one(make_road: MakeRoad) -> None:
         f"{COUNT:,} events: parked in {parked_seconds:.1f} s, drained in {drained_seconds:.1f} s;"
         f" ready {ready_kb:,} kB, peaks {parked_kb:,} and {drained_kb:,} kB"
     )
-    done = road.rows("SELECT convert_from(value, 'UTF8')::jsonb ->> 'event' AS id FROM onceflow.outcome ORDER BY lane, seq")
-    assert [row["id"] for row in done] == [f"evt_{number}" for number in range(COUNT)]
-    assert len(road.rows("SELECT FROM public.seen")) == COUNT
-    assert len(set(road.outcome_ids())) == len(road.outcome_ids()) == COUNT
+    done = road.rows("SELECT convert_from(value, 'UTF8')::jsonb -> 'number' AS number FROM onceflow.outcome ORDER BY lane, seq")
+    assert [row["number"] for row in done] == list(range(COUNT))
     assert road.rows("SELECT FROM onceflow.parked") == road.rows("SELECT FROM onceflow.parked_key") == []
-    assert max(parked_kb, drained_kb) - ready_kb <= GROWTH_KB_MAX
+    assert parked_kb - ready_kb <= PARKING_KB_MAX
+    assert drained_kb - ready_kb <= REDRIVING_KB_MAX
