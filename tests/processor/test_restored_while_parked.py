@@ -109,6 +109,33 @@ def test_what_was_published_meanwhile_closes_its_lanes_until_the_database_has_ca
     assert lane_states(road) == ["ok"] * LANES
 
 
+def test_services_that_run_while_it_is_put_back_notice_it_by_themselves(road: Road, copies: DatabaseCopies) -> None:
+    """Their connections are cut, and the next ones meet an older database; nobody starts them again."""
+    earlier = copies.take()
+    mend_and_retry(road)
+    for number in range(12):
+        publish(road, range(1), key=f"in_later_{number}", prefix=f"evt_later_{number}_")
+    count = 5 + OTHERS + 12
+    with road.processor(**PATIENT):
+        wait_until(lambda: all_processed(road, count), "all are processed")
+    had = publish_all(road)
+    latest = copies.take()
+    with relay(road) as first, road.processor(**PATIENT) as second:
+        copies.put_back(earlier)
+        wait_until(lambda: lane_states(road) == ["behind"] * LANES, "all lanes are behind")
+        wait_until(lambda: waiting(road), "what comes after the backup waits, and says so")
+        assert len(outbox(road)) == OTHERS
+        assert published(road) == had, "nothing was published again"
+        copies.put_back(latest)
+        publish(road, range(1), key="in_waits", prefix="evt_after_")
+        wait_until(lambda: all_processed(road, count + 1) and all_published(road), "it goes on")
+        assert (first.poll(), second.poll()) == (None, None)
+    have = published(road)
+    assert have == outbox(road)
+    assert set(had) <= set(have)
+    assert len(have) == len({one[1][2] for one in have}) == count + 1
+
+
 def tried(road: Road) -> list[dict[str, str]]:
     """Keys that were leased more than once since the person's retry, whose own fence is the first."""
     return road.rows("SELECT order_key FROM onceflow.parked_key WHERE fence >= 3")
