@@ -38,7 +38,7 @@ class DatabaseCopies:
 
     def _run(self, statement: str, *names: str) -> None:
         with psycopg.connect(self._server, autocommit=True) as connection:
-            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))  # type: ignore[arg-type]
+            connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
 
 @contextmanager

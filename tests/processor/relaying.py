@@ -48,9 +48,7 @@ def all_published(road: Road) -> bool:
 def published(road: Road) -> list[Published]:
     """All records that a consumer reads: lane, headers, value, in the order of the lanes."""
     found = read_all(road.bootstrap, road.outcomes, partitions=LANES)
-    return [
-        (lane, tuple(header(one, name) for name in HEADERS), one.value()) for lane in found for one in found[lane]
-    ]
+    return [(lane, tuple(header(one, name) for name in HEADERS), one.value()) for lane in found for one in found[lane]]
 
 
 def outbox(road: Road) -> list[Published]:

@@ -78,7 +78,9 @@ def test_ten_thousand_behind_one(make_road: MakeRoad) -> None:
         f"{COUNT:,} events: parked in {parked_seconds:.1f} s, drained in {drained_seconds:.1f} s;"
         f" ready {ready_kb:,} kB, peaks {parked_kb:,} and {drained_kb:,} kB"
     )
-    done = road.rows("SELECT convert_from(value, 'UTF8')::jsonb -> 'number' AS number FROM onceflow.outcome ORDER BY lane, seq")
+    done = road.rows(
+        "SELECT convert_from(value, 'UTF8')::jsonb -> 'number' AS number FROM onceflow.outcome ORDER BY lane, seq"
+    )
     assert [row["number"] for row in done] == list(range(COUNT))
     assert road.rows("SELECT FROM onceflow.parked") == road.rows("SELECT FROM onceflow.parked_key") == []
     assert parked_kb - ready_kb <= PARKING_KB_MAX

@@ -143,7 +143,9 @@ def test_a_run_without_kills_is_right(undisturbed: dict[str, list[dict[str, Any]
     assert sorted(row["difference"] for row in undisturbed["booking"]) == [100, 2500]
     told_of = Counter(row["type"] for row in undisturbed["outcome"])
     assert told_of == {"seen": EVENT_COUNT - 1, "credited": 1, "refunded": 2}
-    assert [row["cause"].rpartition("/")[2] for row in undisturbed["fact"] if row["namespace"] == "credited"] == ["evt_5"]
+    assert [row["cause"].rpartition("/")[2] for row in undisturbed["fact"] if row["namespace"] == "credited"] == [
+        "evt_5"
+    ]
     claimed_again = {row["cause"].rpartition("/")[2] for row in undisturbed["claim"] if row["namespace"] == "credited"}
     assert claimed_again == {"evt_1", "evt_2", "evt_3", "evt_3x", "evt_4", "evt_6", "evt_7"}
     assert (undisturbed["quarantine"], undisturbed["parked"]) == ([], [])
@@ -193,7 +195,9 @@ def test_an_update_before_the_creation_with_a_crash_between_them(make_road: Make
         wait_until(lambda: next_offset(road) == 2, "the positions are behind both")
     assert road.states() == {"evt_A": "processed", "evt_B": "processed"}
     assert road.rows("SELECT status FROM public.state") == [{"status": "active"}]
-    assert road.rows("SELECT event_id FROM public.seen") == [{"event_id": "evt_B"}], "the older one never met the state writer"
+    assert road.rows("SELECT event_id FROM public.seen") == [{"event_id": "evt_B"}], (
+        "the older one never met the state writer"
+    )
     told_of = road.rows("SELECT type, convert_from(value, 'UTF8')::jsonb AS data FROM onceflow.outcome ORDER BY type")
     assert told_of == [
         {"type": "activated", "data": {"stale": False}},

@@ -87,12 +87,16 @@ def test_what_was_published_meanwhile_closes_its_lanes_until_the_database_has_ca
     before = written(road, "onceflow.outcome", "public.seen", "onceflow.fact")
     with relay(road), road.processor(**PATIENT):
         wait_until(lambda: lane_states(road) == ["behind"] * LANES, "all lanes are behind")
-        wait_until(lambda: {key["order_key"] for key in tried(road)} == {WAITS, FAILS}, "both keys were tried, again and again")
+        wait_until(
+            lambda: {key["order_key"] for key in tried(road)} == {WAITS, FAILS}, "both keys were tried, again and again"
+        )
         wait_until(lambda: waiting(road), "what comes after the backup waits, and says so")
     assert written(road, "onceflow.outcome", "public.seen", "onceflow.fact") == before
     states = {"evt_w1", "evt_w2", "evt_w3", "evt_f1", "evt_f2"} & road.states().keys()
     assert {road.states()[one] for one in states} == {"parked"}
-    tries = road.rows("SELECT DISTINCT attempts, open_tries FROM onceflow.parked WHERE event_id IN ('evt_w2', 'evt_f2')")
+    tries = road.rows(
+        "SELECT DISTINCT attempts, open_tries FROM onceflow.parked WHERE event_id IN ('evt_w2', 'evt_f2')"
+    )
     assert tries == [{"attempts": 0, "open_tries": 0}], "a closed lane costs no event a try"
     assert published(road) == had, "nothing was published again"
     [deployment] = road.rows("SELECT restores FROM onceflow.deployment")

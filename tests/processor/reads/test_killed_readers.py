@@ -85,8 +85,9 @@ def calls_taken(road: OperationsRoad, opened_at: datetime) -> int:
         CALLS,
         opened_at,
     )
-    assert abs(row["taken"] - round(row["taken"])) < 0.01
-    return round(row["taken"])
+    taken: float = row["taken"]
+    assert abs(taken - round(taken)) < 0.01
+    return round(taken)
 
 
 def pause_of(road: OperationsRoad) -> tuple[bool, str | None]:
@@ -138,7 +139,10 @@ def test_killed_there_another_reads_and_it_is_applied_once(
     assert pause_of(road) == (False, None)
     told = [json.loads(row["value"])["name"] for row in road.rows("SELECT value FROM onceflow.outcome ORDER BY seq")]
     assert told == ["name 0", "now"], "the state that was read is applied once"
-    assert [row["event_id"] for row in road.rows("SELECT event_id FROM public.seen ORDER BY ctid")] == ["evt_0", "evt_1"]
+    assert [row["event_id"] for row in road.rows("SELECT event_id FROM public.seen ORDER BY ctid")] == [
+        "evt_0",
+        "evt_1",
+    ]
     assert road.rows("SELECT FROM onceflow.parked_key") == []
 
 
@@ -163,7 +167,9 @@ def test_the_probe_of_a_paused_account_that_died_is_followed_by_another(
         killed_at(road, "reader.before_request", command="operate", settings=settings_of(simulator))
         assert pause_of(road) == (True, "the key is refused")
         with road.worker(cast("SmallStripe", simulator), **settings_of(simulator)):
-            wait_until(lambda: set(road.states().values()) == {"processed"}, "all events are processed, after the lease")
+            wait_until(
+                lambda: set(road.states().values()) == {"processed"}, "all events are processed, after the lease"
+            )
     assert simulator.reads(path) == 1
     assert calls_taken(road, opened_at) == 2
     assert pause_of(road) == (False, None)
