@@ -57,6 +57,9 @@ GRANT INSERT ON onceflow.audit TO onceflow_replayer;
 GRANT SELECT ON onceflow.outcome, onceflow.deployment TO onceflow_relay;
 GRANT SELECT, INSERT, UPDATE ON onceflow.lease TO onceflow_relay;
 GRANT SELECT, UPDATE (published_seq, state, detail) ON onceflow.lane TO onceflow_relay;
+-- It may be the first to notice a restore.
+GRANT UPDATE (restores) ON onceflow.deployment TO onceflow_relay;
+GRANT SELECT (state, looked_up_at), UPDATE (looked_up_at) ON onceflow.operation TO onceflow_relay;
 -- Its maintenance duty: these delete what they find old enough themselves, with the rights of the owner.
 GRANT SELECT ON onceflow.retention TO onceflow_relay;
 GRANT EXECUTE ON FUNCTION onceflow.retire_markers, onceflow.retire_outcomes, onceflow.retire_quarantine TO onceflow_relay;

@@ -56,7 +56,7 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
     RELAY: {
         "relay": (
             "limits", "lease_acquire", "lease_renew", "lease_release", "lanes", "lane_ids", "lane_ids_between",
-            "outcome_page", "mark_published", "set_lane_state",
+            "outcome_page", "mark_published", "set_lane_state", "restore_noticed",
         ),
         "start": ("safety", "deployment"),
         "migrate": BOOKS,

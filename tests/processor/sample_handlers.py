@@ -95,3 +95,11 @@ def fails_until_it_is_mended(event: Event, tx: Tx) -> None:
         raise KeyError("tax")
     tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, %s)", [event.id, os.getpid()])
     tx.outcome("mended", key=event.object["id"], data={"event": event.id})
+
+
+@handlers.on("test.line")
+def waits_at_its_head(event: Event, tx: Tx) -> None:
+    """The first of a line is parked until it is mended; the others cost no statement of their own."""
+    if event.object["number"] == 0 and tx.fetch_all("SELECT to_regclass('public.mended') AS at")[0]["at"] is None:
+        raise ConnectionRefusedError("not yet")
+    tx.outcome("line.passed", key=event.object["id"], data={"number": event.object["number"]})

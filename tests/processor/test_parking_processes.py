@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
 
 import psycopg
 import pytest
 from confluent_kafka import Producer
 
+from tests.processor.armed import armed
+from tests.processor.commands import onceflow
 from tests.processor.conftest import event_body, record
-from tests.processor.processor_process import MakeRoad, Road, end, wait_until
-
-PART_PROCESS = Path(__file__).parents[1] / "chaos" / "part_process.py"
+from tests.processor.processor_process import MakeRoad, Road, wait_until
 
 
 def run_sql(road: Road, query: str) -> None:
@@ -51,36 +44,8 @@ def seen(road: Road) -> list[str]:
     return [row["event_id"] for row in rows if not row["event_id"].startswith("evt_other_")]
 
 
-def onceflow(road: Road, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "onceflow", *arguments, "--json"]
-    done = subprocess.run(command, env=road._environment, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 def let_leases_run_out(road: Road) -> None:
     run_sql(road, "UPDATE onceflow.parked_key SET lease_until = clock_timestamp() WHERE lease_owner IS NOT NULL")
-
-
-@contextmanager
-def armed(road: Road, point: str, action: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A processor that is killed (``kill9``) or stopped (``stop``) where it first passes a place."""
-    plan, fired = road.folder / f"plan-{point}.json", road.folder / f"fired-{point}"
-    plan.write_text(json.dumps({"serial": 1, "armed": [{"point": point, "action": action, "at": 1, "times": 1}]}))
-    log = (road.folder / f"armed-{point}.log").open("wb")
-    process = subprocess.Popen(
-        [sys.executable, str(PART_PROCESS), str(plan), str(fired), "process"],
-        env=road._environment,
-        stdout=log,
-        stderr=log,
-    )
-    try:
-        yield process
-    finally:
-        log.close()
-        if process.poll() is None:
-            end(process)
 
 
 def test_row_49_across_a_kill_and_a_persons_retry(road: Road) -> None:

@@ -76,6 +76,25 @@ def test_a_restore_is_counted_once_for_the_operations(lanes: Lanes) -> None:
     assert lanes.sql(STILL) == [("failed",)], "what a look-up did not find may have been sent since"
 
 
+def test_a_restore_that_the_relay_notices_first_is_counted_once_too(lanes: Lanes) -> None:
+    """Whoever looks after it finds the lanes closed already."""
+    lanes.sql(
+        "INSERT INTO onceflow.deployment (id, accounts, mode, system_id, timeline)"
+        " VALUES ('test', '{acct_test}', 'test', '1', 1)"
+    )
+    publish(lanes, lane=0, rows=10)
+    publish(lanes, lane=1, rows=10)
+    lanes.sql(LOOKED_UP)
+    restore(lanes, lane=0, head=7)
+    restore(lanes, lane=1, head=7)
+    with term(lanes) as session:
+        run_dry(session)
+    assert [lanes.state(lane)[2] for lane in range(3)] == ["behind", "behind", "ok"]
+    assert [one.state for one in look(lanes)] == ["behind", "behind", "ok"]
+    assert lanes.sql("SELECT restores FROM onceflow.deployment") == [(1,)]
+    assert lanes.sql(STILL) == [("failed",)], "what a look-up did not find may have been sent since"
+
+
 def test_either_of_cursor_and_record_is_enough(lanes: Lanes) -> None:
     publish(lanes, lane=0, rows=10)
     lanes.commit_cursor(0, 3)

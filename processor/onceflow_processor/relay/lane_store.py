@@ -178,7 +178,24 @@ class LaneStore:
             Unavailable: the database is away.
         """
         given = {"lane": row.lane, "from_state": row.state, "state": state, "detail": detail}
+        if state == "behind":
+            return self._note_restore({"token": token, **given})
         return self._write("set_lane_state", {"token": token, **given}) == 1
+
+    def _note_restore(self, given: Mapping[str, object]) -> bool:
+        """Close a lane whose topic is ahead, and let operations know of the restore: the processor may look only after us.
+
+        Lock order: operations before lanes.
+        """
+        closed = False
+        with database_failures(), self._connection.transaction() as transaction:
+            self._connection.execute(_SQL["limits"], self._limits)
+            self._connection.execute(_SQL["restore_noticed"])
+            cursor = self._connection.execute(_SQL["set_lane_state"], {"name": self._lease_name, **given})
+            closed = cursor.rowcount == 1
+            if not closed:
+                raise psycopg.Rollback(transaction)
+        return closed
 
     def _read(self, name: str, given: Mapping[str, object]) -> list[tuple[Any, ...]]:
         with database_failures(), self._connection.cursor(binary=True, row_factory=tuple_row) as cursor:

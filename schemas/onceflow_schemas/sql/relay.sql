@@ -110,8 +110,12 @@ UPDATE onceflow.lane SET state = %(state)s, detail = %(detail)s WHERE lane = %(l
 
 -- name: restore_noticed
 -- A lane whose topic is ahead was put back, and attempts of operations may have been lost with its outcomes: as in the query
--- deployment_restored.
-WITH noticed AS (UPDATE onceflow.deployment SET restores = restores + 1 RETURNING id)
+-- deployment_restored.  Counted with the first of its lanes, whoever closes that: the processor, a worker or the relay.
+WITH noticed AS (
+    UPDATE onceflow.deployment SET restores = restores + 1
+    WHERE NOT EXISTS (SELECT FROM onceflow.lane WHERE state = 'behind')
+    RETURNING id
+)
 UPDATE onceflow.operation SET looked_up_at = NULL
 WHERE looked_up_at IS NOT NULL AND state NOT IN ('succeeded', 'failed', 'canceled') AND EXISTS (SELECT FROM noticed);
 
