@@ -33,6 +33,13 @@ hypothesis.settings.load_profile("onceflow")
 SHARING_FOLDERS = ("tests/bad_input/", "tests/faults/", "tests/producer/", "tests/simulator/")
 """Their fixtures of scope ``package`` are whole systems or processes."""
 
+SLOW = (
+    "tests/chaos/", "tests/faults/", "tests/docs/", "tests/bench/", "tests/demo/", "tests/processor/test_members.py",
+    "tests/clusters/test_pgbouncer.py", "tests/embedded/test_aot_cache.py", "tests/relay/test_service.py",
+    "tests/console/test_up.py", "tests/processor/test_long_line.py",
+)  # fmt: skip
+"""Begun first where several run side by side, or one of them would wait minutes for the last of the others."""
+
 PARTITIONS = 6
 TOPIC_TIMEOUT_SECONDS = 20.0
 
@@ -52,16 +59,17 @@ class PieceScheduling(LoadFileScheduling):  # type: ignore[misc]
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> PieceScheduling:
+    config.option.loadscopereorder = False  # the order is that of the collection
     return PieceScheduling(config, log)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the pieces together again that the random order took apart."""
+    """Put the pieces together again that the random order took apart, the slow ones in front."""
     places: dict[str, int] = {}
     for item in items:
         places.setdefault(one_piece(item.nodeid), len(places))
-    items.sort(key=lambda item: places[one_piece(item.nodeid)])
+    items.sort(key=lambda item: (not item.nodeid.startswith(SLOW), places[one_piece(item.nodeid)]))
 
 
 @pytest.fixture(scope="session")
