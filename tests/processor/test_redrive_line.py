@@ -125,6 +125,23 @@ def test_a_lane_that_closes_keeps_the_rest_without_counting_a_try(bench: MakeBen
     assert ledger(one) == [f"evt_{n}" for n in range(6)]
 
 
+def test_the_lease_stays_while_a_part_of_the_heads_is_still_in_hand(bench: MakeBench, poison: Poison) -> None:
+    """Slow handlers cut the transaction; another process would only wait for the markers of the rest."""
+    one, owners = bench(poison.handlers), list[str | None]()
+    park_behind(one, poison, 6)
+
+    @poison.handlers.on("invoice.paid", name="look")
+    def look(_event: Event, _tx: Tx) -> None:
+        owners.extend(row["lease_owner"] for row in one.rows("SELECT lease_owner FROM onceflow.parked_key"))
+
+    one.batch_seconds_max = 0.0
+    one.redrive(20)
+    assert ledger(one) == [f"evt_{n}" for n in range(6)]
+    assert len(owners) >= 6
+    assert None not in owners
+    assert key_rows(one) == []
+
+
 def test_events_of_other_partitions_do_not_come_along(bench: MakeBench, poison: Poison) -> None:
     """Nor does one whose offset is smaller: what is done is told by position."""
     one = bench(poison.handlers)

@@ -104,6 +104,19 @@ def test_events_that_blocked_nothing_come_back_in_the_order_of_the_log(desk: Des
     assert desk.keys() == {"in_1": ("retry", "evt_1", True)}
 
 
+def test_an_event_that_comes_between_those_in_hand_is_not_overtaken_by_them(desk: Desk) -> None:
+    """The head stays, but whoever has it in hand together with a later event must not write that one."""
+    desk.key("in_1", "retry", "evt_1", due="2026-01-01Z")
+    desk.parked("evt_1", key="in_1", offset=1)
+    desk.parked("evt_6", key="in_1", offset=6)
+    desk.quarantined("evt_3", offset=3, code="bad_amount", handler=None)
+    desk.run("UPDATE onceflow.parked_key SET lease_owner = 'p', lease_until = now() + interval '1 minute', fence = 7")
+    assert decide(desk, "quarantine", "retry") == {"redrive": 1}
+    assert desk.waiting("in_1") == ["evt_1", "evt_3", "evt_6"]
+    assert desk.keys() == {"in_1": ("retry", "evt_1", True)}
+    assert desk.rows("SELECT fence, lease_owner FROM onceflow.parked_key") == [{"fence": 8, "lease_owner": None}]
+
+
 def test_a_key_that_waits_for_another_decision_goes_on_waiting(desk: Desk) -> None:
     blocked(desk)
     desk.quarantined("evt_24", offset=24, code="bad_amount", handler=None)
