@@ -69,7 +69,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "object_read": (
             "SELECT",
             "INSERT(account, mode, kind, object_id, first_path, path, api_version)",
-            "UPDATE(asked_at, first_path, path, api_version, state, due_at, tries)",
+            "UPDATE(asked_at, first_path, path, state, due_at, tries)",
         ),
     },
     "operate": {
