@@ -26,6 +26,8 @@ from onceflow_processor.event_reads import (
     with_object,
 )
 from onceflow_processor.guards import Placed
+from onceflow_schemas.envelope import Envelope
+from onceflow_schemas.event_record import EventRecord
 from onceflow_schemas.failure_course import Course
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.object_order import Order
@@ -52,6 +54,33 @@ class ReadResults:
     def of(self, identity: Identity) -> Readings:
         """Return what was read for an event."""
         return self._found.get(identity, _NOTHING)
+
+
+def event_met(
+    record: EventRecord, envelope: Envelope, *, raw: bytes, is_thin: bool, reads: ReadResults
+) -> Event | Fault:
+    """Return the event of a record whose body could be read, or why it cannot be handled (yet).
+
+    Args:
+        record: what its headers say.
+        envelope: of its body.
+        raw: the body.
+        is_thin: it has to be read at Stripe first.
+        reads: of the transaction.
+    """
+    assert envelope.created is not None, "a body without a problem has a time"
+    assert envelope.body is not None, "and a content"
+    event = Event(
+        identity=record.identity,
+        type=record.type,
+        created=envelope.created,
+        received_at=record.received_at,
+        api_version=envelope.api_version,
+        body=envelope.body,
+        raw=raw,
+        text_replaced=envelope.replaced,
+    )
+    return thin_event(event, reads.of(event.identity)) if is_thin else event
 
 
 def thin_event(event: Event, found: Readings) -> Event | Fault:

@@ -28,7 +28,7 @@ from onceflow_processor.handler_run import reset_session
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.known import Known
 from onceflow_processor.object_guard import offered_states
-from onceflow_processor.read_course import ReadResults, thin_event
+from onceflow_processor.read_course import ReadResults, event_met
 from onceflow_processor.reads.asking import recorded_results
 from onceflow_processor.replay.recorded import RecordedFacts, RecordedGuards, RecordedOperations, RecordedTotals
 from onceflow_processor.replay.rerun_handlers import RerunHandlers
@@ -297,14 +297,4 @@ def _event_of(item: Item, reads: ReadResults) -> Event | Fault:
     unread = envelope.problem is not None and not is_thin
     if item.event is None or unread or envelope.created is None or envelope.body is None:
         return Fault("not_an_event", "the body cannot be read any more")
-    event = Event(
-        identity=item.event.identity,
-        type=item.event.type,
-        created=envelope.created,
-        received_at=item.event.received_at,
-        api_version=envelope.api_version,
-        body=envelope.body,
-        raw=item.body,
-        text_replaced=envelope.replaced,
-    )
-    return thin_event(event, reads.of(event.identity)) if is_thin else event
+    return event_met(item.event, envelope, raw=item.body, is_thin=is_thin, reads=reads)
