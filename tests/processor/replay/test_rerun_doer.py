@@ -135,7 +135,7 @@ def test_a_record_of_other_content_does_not_stand_for_its_event(bench: MakeBench
     one = bench(shop.handlers)
     one.run([copy_of("evt_1", 0).record])
     [other] = items_of([record(event_body("evt_1", "invoice.paid", {"id": "in_x", "object": "invoice"}), 0)])
-    assert done(doer(one), [other], [copy_of("evt_1", 1)]) == {"repeat": 1, "rerun": 1, "unchanged": 1}
+    assert done(doer(one), [other, copy_of("evt_1", 1)]) == {"repeat": 1, "rerun": 1, "unchanged": 1}
 
 
 def test_only_reruns_that_may_have_given_something_are_looked_through(bench: MakeBench, shop: Shop) -> None:
