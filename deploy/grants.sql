@@ -46,7 +46,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.suspect TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO onceflow_processor;
 -- Asks for reads, and uses what they found.
 GRANT SELECT, INSERT (account, mode, kind, object_id, first_path, path, api_version),
-UPDATE (asked_at, first_path, path, api_version, state, due_at, tries)
+UPDATE (asked_at, first_path, path, state, due_at, tries)
 ON onceflow.object_read TO onceflow_processor;
 
 -- Replayer: a member of onceflow_processor, whose place it takes; its runs are decisions of a person.
@@ -62,7 +62,8 @@ GRANT UPDATE (restores) ON onceflow.deployment TO onceflow_relay;
 GRANT SELECT (state, looked_up_at), UPDATE (looked_up_at) ON onceflow.operation TO onceflow_relay;
 -- Its maintenance duty: these delete what they find old enough themselves, with the rights of the owner.
 GRANT SELECT ON onceflow.retention TO onceflow_relay;
-GRANT EXECUTE ON FUNCTION onceflow.retire_markers, onceflow.retire_outcomes, onceflow.retire_quarantine TO onceflow_relay;
+GRANT EXECUTE ON FUNCTION onceflow.retire_markers, onceflow.retire_outcomes, onceflow.retire_quarantine, onceflow.retire_reads
+TO onceflow_relay;
 
 -- Worker: carries operations out, runs settled functions, and moves the outcomes of applications into lanes.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.account_budget TO onceflow_worker;

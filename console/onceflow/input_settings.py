@@ -29,7 +29,8 @@ _HEADER = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 class InputSettings:
     """One table of ``[[inputs]]``, field by field as it was given; None where it says nothing.
 
-    ``number`` counts the tables from 1, for the texts of faults.
+    ``number`` counts the tables from 1, for the texts of faults.  ``unreadable`` names the fields that were given and could
+    not be read: they are as if they said nothing (``topic`` is empty then), and nothing may be concluded from them.
     """
 
     number: int
@@ -42,11 +43,12 @@ class InputSettings:
     default_account: str | None = None
     secrets: tuple[EndpointSecret, ...] = field(default=(), repr=False)
     signature_header: str | None = None
+    unreadable: frozenset[str] = frozenset()
 
     @property
     def is_ours(self) -> bool:
         """True for records of the bridge."""
-        return self.format == "onceflow"
+        return self.format == "onceflow" and "format" not in self.unreadable
 
     @property
     def effective_trust(self) -> Trust:
@@ -65,7 +67,9 @@ def attested_input(topic: str, *, number: int) -> InputSettings:
 
 
 def read_inputs(value: Any, *, origin: str) -> tuple[tuple[InputSettings, ...], list[str]]:
-    """Return the inputs that can be read, and what is wrong with the others.
+    """Return the inputs, each as far as it can be read, and what is wrong with them.
+
+    A list that is none is one table of which nothing can be read: somebody did say what the processor reads.
 
     Args:
         value: a list of tables, or the same as JSON text, which is how the environment has it.
@@ -73,13 +77,13 @@ def read_inputs(value: Any, *, origin: str) -> tuple[tuple[InputSettings, ...], 
     """
     tables = _tables(value)
     if isinstance(tables, str):
-        return (), [f"inputs ({origin}): {tables}"]
+        nothing = InputSettings(number=1, topic="", unreadable=frozenset(FIELDS))
+        return (nothing,), [f"inputs ({origin}): {tables}"]
     found, faults = [], []
     for number, table in enumerate(tables, start=1):
         fields, wrong = _fields(table)
         faults += [f"inputs[{number}].{name} ({origin}): {text}" for name, text in wrong]
-        if not wrong:
-            found.append(InputSettings(number=number, **fields))
+        found.append(InputSettings(number=number, **fields))
     return tuple(found), faults
 
 
@@ -100,11 +104,14 @@ def _tables(value: Any) -> list[Mapping[str, Any]] | str:
 
 
 def _fields(table: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = {"topic": ""}
+    unreadable: set[str] = set()
     faults: list[tuple[str, str]] = []
     for name, given in table.items():
         if name not in FIELDS:
             near = difflib.get_close_matches(name, FIELDS, n=1)
+            # What was meant was given, and nobody knows how: it must not be told as missing too.
+            unreadable.update(one for one in near if one not in table)
             meant = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(FIELDS)}"
             faults.append((name, f"is not a setting{meant}"))
             continue
@@ -112,10 +119,12 @@ def _fields(table: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, s
         try:
             fields[name] = read(given)
         except ValueError as error:
+            unreadable.add(name)
             faults += [(name, f"{line}; a good value is {FIELDS[name].good}") for line in str(error).splitlines()]
-    if "topic" not in table:
+    if "topic" not in table and "topic" not in unreadable:
+        unreadable.add("topic")
         faults.append(("topic", f"is not set; a good value is {FIELDS['topic'].good}"))
-    return fields, faults
+    return {**fields, "unreadable": frozenset(unreadable)}, faults
 
 
 def _text(value: Any) -> str:

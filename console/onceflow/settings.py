@@ -118,6 +118,7 @@ def read_settings(
     settings, bad, value_faults = _validated(given)
     settings = settings.model_copy(update={"kafka": kafka, "inputs": inputs})
     faults += [*value_faults, *kafka_faults, *input_faults]
+    bad |= {f"{INPUTS}[{one.number}].{name}" for one in inputs for name in one.unreadable}
     needs = needed(needs, settings)
     # Without a file that cannot be read everything else would only be guessed about.
     if EVERYTHING not in blamed:
@@ -125,7 +126,7 @@ def read_settings(
         libpq_is_set = any(environment.get(variable) for variable in _LIBPQ_VARIABLES)
         faults += [
             *(fault.text for fault in crossed if not bad.intersection(fault.names)),
-            *unread_topic_faults(settings, given="topics.events" in given or "stripe.webhook_secret" in needs),
+            *_topic_faults(settings, bad=bad, given="topics.events" in given or "stripe.webhook_secret" in needs),
             *missing_faults(needs, given=given, blamed=blamed, libpq_is_set=libpq_is_set),
             *_database_faults(settings, wanted="database.url" in uses),
             *_transport_faults(settings, environment, uses=uses),
@@ -238,6 +239,12 @@ def _from_kafka_config(path: Path | None) -> Found:
         return Found(faults=[f"the file {path} of --kafka-config cannot be read: {reason}"], blamed={"kafka."})
     origin = Origin("file", str(path))
     return Found(values={f"kafka.{name}": Given(value, origin) for name, value in properties.items()})
+
+
+def _topic_faults(settings: Settings, *, bad: Collection[str], given: bool) -> list[str]:
+    """What reads the topics of the bridge, where both sides of the comparison could be read."""
+    known = given and "topics.events" not in bad and all(one.topic for one in settings.inputs)
+    return list(unread_topic_faults(settings)) if known else []
 
 
 def _inputs(given: Mapping[str, Given]) -> tuple[tuple[InputSettings, ...], list[str]]:

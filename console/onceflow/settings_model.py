@@ -329,7 +329,7 @@ class Settings(Section):
     @property
     def input_topics(self) -> tuple[str, ...]:
         """The names of the topics that the processor reads."""
-        return tuple(one.topic for one in self.all_inputs)
+        return tuple(one.topic for one in self.all_inputs if one.topic)
 
 
 INPUTS = "inputs"

@@ -43,7 +43,7 @@ def shown_settings(loaded: LoadedSettings) -> list[ShownSetting]:
 def _shown_inputs(loaded: LoadedSettings) -> list[ShownSetting]:
     """Return a row for each topic that is read, with what holds for it."""
     given = loaded.given.get(INPUTS)
-    if given is not None and not loaded.settings.inputs:
+    if given is not None and not loaded.settings.input_topics:
         return [ShownSetting(INPUTS, MASK, str(given.origin), secret=True)]
     source = "default" if given is None else str(given.origin)
     return [
@@ -64,7 +64,8 @@ def _input_text(one: InputSettings) -> str:
         "secrets": MASK if one.secrets else "",
         "signature_header": one.signature_header,
     }
-    return " ".join(f"{name}={value}" for name, value in given.items() if value)
+    known = {name: "?" if name in one.unreadable else value for name, value in given.items()}
+    return " ".join(f"{name}={value}" for name, value in known.items() if value)
 
 
 def _shown(name: str, loaded: LoadedSettings) -> ShownSetting:

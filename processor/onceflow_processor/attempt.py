@@ -29,7 +29,7 @@ from onceflow_processor.object_guard import lock_guards
 from onceflow_processor.ordering import counts_of, stale_of
 from onceflow_processor.parking import Waiting, exhausted, give_way, line_of, stand_behind
 from onceflow_processor.position import Position
-from onceflow_processor.read_course import thin_event
+from onceflow_processor.read_course import event_met
 from onceflow_processor.reads.asking import read_results
 from onceflow_processor.records import Partition
 from onceflow_processor.start_check import TRANSACTION_TIMEOUT_SINCE
@@ -232,17 +232,8 @@ class Attempt:
             if not is_thin:
                 self._hints.extend(hints_of(envelope, record.identity))
             if self._settings.handlers.for_type(record.type):
-                event = Event(
-                    identity=record.identity,
-                    type=record.type,
-                    created=envelope.created,
-                    received_at=record.received_at,
-                    api_version=envelope.api_version,
-                    body=envelope.body,
-                    raw=item.body,
-                    text_replaced=envelope.replaced,
-                )
-                whole = thin_event(event, self._known.reads.of(event.identity)) if is_thin else event
+                reads = self._known.reads
+                whole = event_met(record, envelope, raw=item.body, is_thin=is_thin, reads=reads)
                 if isinstance(whole, Fault):
                     item.fault = whole
                 else:

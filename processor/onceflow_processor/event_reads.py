@@ -41,8 +41,8 @@ class Reading:
     detail: str = ""
 
 
-Readings = Mapping[ReadKind, Reading]
-"""What was read for one event."""
+Readings = Mapping[tuple[ReadKind, str | None], Reading]
+"""What was read for one event, by kind and version of the API: an event meets what has its own shape."""
 
 
 def need_of_thin_event(identity: Identity) -> ReadNeed | None:

@@ -26,6 +26,8 @@ from onceflow_processor.event_reads import (
     with_object,
 )
 from onceflow_processor.guards import Placed
+from onceflow_schemas.envelope import Envelope
+from onceflow_schemas.event_record import EventRecord
 from onceflow_schemas.failure_course import Course
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.object_order import Order
@@ -54,6 +56,33 @@ class ReadResults:
         return self._found.get(identity, _NOTHING)
 
 
+def event_met(
+    record: EventRecord, envelope: Envelope, *, raw: bytes, is_thin: bool, reads: ReadResults
+) -> Event | Fault:
+    """Return the event of a record whose body could be read, or why it cannot be handled (yet).
+
+    Args:
+        record: what its headers say.
+        envelope: of its body.
+        raw: the body.
+        is_thin: it has to be read at Stripe first.
+        reads: of the transaction.
+    """
+    assert envelope.created is not None, "a body without a problem has a time"
+    assert envelope.body is not None, "and a content"
+    event = Event(
+        identity=record.identity,
+        type=record.type,
+        created=envelope.created,
+        received_at=record.received_at,
+        api_version=envelope.api_version,
+        body=envelope.body,
+        raw=raw,
+        text_replaced=envelope.replaced,
+    )
+    return thin_event(event, reads.of(event.identity)) if is_thin else event
+
+
 def thin_event(event: Event, found: Readings) -> Event | Fault:
     """Return a thin event as it can be handled, or why it cannot (yet).
 
@@ -61,7 +90,7 @@ def thin_event(event: Event, found: Readings) -> Event | Fault:
         event: with the thin body.
         found: what was read for it.
     """
-    reading = found.get(ReadKind.THIN_EVENT)
+    reading = found.get((ReadKind.THIN_EVENT, None))
     if reading is None:
         need = need_of_thin_event(event.identity)
         return Fault("unsupported_kind", "the thin event has no usable id") if need is None else _waits(need)
@@ -81,7 +110,7 @@ def settle_place(placed: Placed | None, event: Event, *, handlers: Sequence[Hand
         return placed
     if is_gone(event):
         return replace(placed, order=Order.OLDER)
-    reading = found.get(ReadKind.OBJECT)
+    reading = found.get((ReadKind.OBJECT, event.api_version))
     if placed.order is not Order.TIE or reading is None or not _writes_state(handlers):
         return placed
     if reading.result == "gone":
@@ -120,8 +149,8 @@ def fault_before(event: Event, placed: Placed | None, *, handlers: Sequence[Hand
 def met_by(handler: Handler, event: Event, *, placed: Placed | None, found: Readings) -> Event:
     """Return the event as a handler meets it: the state that was read for one that writes state, all lines for one that asks."""
     if placed is not None and placed.is_read and handler.order == "latest":
-        event = with_object(event, found[ReadKind.OBJECT])
-    lines = found.get(ReadKind.LINES)
+        event = with_object(event, found[ReadKind.OBJECT, event.api_version])
+    lines = found.get((ReadKind.LINES, event.api_version))
     if handler.lines == "all" and lines is not None and lines.result == "whole" and need_of_lines(event) is not None:
         event = with_lines(event, lines)
     return event
@@ -129,7 +158,7 @@ def met_by(handler: Handler, event: Event, *, placed: Placed | None, found: Read
 
 def _wanting(need: ReadNeed | None, found: Readings) -> Fault | None:
     """What is there, gone or too much to be whole is met as it is."""
-    reading = None if need is None else found.get(need.kind)
+    reading = None if need is None else found.get((need.kind, need.api_version))
     if need is None or (reading is not None and reading.result != "failed"):
         return None
     return _waits(need) if reading is None else _failed(reading)

@@ -143,30 +143,32 @@ def lines(subject: Mapping[str, Any], field: str = "lines") -> Lines:
 
 
 def _read_id(subject: Mapping[str, Any], places: Mapping[str, tuple[str, ...]], *, field: str) -> Reading[str]:
+    """Read every known place: the first that has a value, unless another one says something else."""
     kind = subject.get("object")
-    best: Reading[str] = Reading(None, None, "missing")
-    for path in places.get(kind, (field,)) if isinstance(kind, str) else (field,):
-        found = _ids(subject, path)
-        if found.problem is None or found.problem == "differs":
-            return found
-        if best.problem == "missing":
-            best = found
-    return best
+    paths = places.get(kind, (field,)) if isinstance(kind, str) else (field,)
+    found = [one for path in paths if (one := _ids(subject, path)).problem != "missing"]
+    said = [one for one in found if one.problem in (None, "differs")]
+    if len({one.value for one in said}) > 1:
+        return Reading(None, said[0].path, "differs")
+    # A null must not stand for a place that cannot be read whole.
+    unread = [one for one in found if one.problem != "null"]
+    return next(iter((*said, *unread, *found)), Reading(None, None, "missing"))
 
 
 def _ids(subject: Mapping[str, Any], path: str) -> Reading[str]:
     values = list(_walk(subject, path.split(".")))
+    is_truncated = path != _NEWEST_FIRST and "[]" in path and lines(subject, path.partition(".")[0]).is_truncated
     if not values:
-        return Reading(None, None, "missing")
+        return Reading(None, path, "truncated") if is_truncated else Reading(None, None, "missing")
     said = [value for value in values if value is not None]
-    if not said:
-        return Reading(None, path, "null")
     ids = [value.get("id") if isinstance(value, Mapping) else value for value in said]
     if not all(isinstance(one, str) and one for one in ids):
         return Reading(None, path, "unreadable")
     if len(set(ids)) > 1 and path != _NEWEST_FIRST:
         return Reading(None, path, "differs")
-    return Reading(ids[0], path)
+    if is_truncated:
+        return Reading(None, path, "truncated")
+    return Reading(ids[0], path) if said else Reading(None, path, "null")
 
 
 def _walk(value: Any, names: list[str]) -> Iterator[Any]:

@@ -210,7 +210,7 @@ FORBIDDEN = [
     (RELAY, "SELECT onceflow.retention_book('inbox', 'x', 1)"),
     *((role, f"SELECT onceflow.{call}") for call in (
         "retire_markers('x', 1, 72, now(), 1)", "retire_outcomes('x', 1, 72, now(), 0, 1)",
-        "retire_quarantine('x', 1, 365, now(), 1)",
+        "retire_quarantine('x', 1, 365, now(), 1)", "retire_reads('x', 1, 72, now(), 1)",
     ) for role in (PROCESSOR, WORKER, APPLICATION, OPERATOR, READER)),
     (RELAY, "CREATE TABLE onceflow.mine (id int)"),
     *((OPERATOR, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "progress", "lane")),

@@ -177,6 +177,60 @@ def test_all_faults_are_told_at_once() -> None:
     assert all("good value" in fault or "keep one" in fault for fault in found)
 
 
+def test_what_can_be_read_of_a_faulty_table_is_checked_too() -> None:
+    found = read({**OURS, "trsut": "transport", "secrets": ["whsec_x"], "mode": "live", "accounts": "acct_x"}).faults
+    assert [fault.partition(" ")[0] for fault in found] == ["inputs[1].trsut", "inputs[1].mode", "inputs[1].accounts"]
+    found = read({**BRIDGE, "format": "evntbridge", "mode": "live"}, {**BRIDGE, "secrets": ["whsec_x"]}).faults
+    assert [fault.partition(" ")[0] for fault in found] == [
+        "inputs[1].format",
+        "inputs[1].mode",
+        "inputs[2].secrets",
+        "inputs[2].topic",
+    ]
+
+
+@pytest.mark.parametrize("inputs", [[{**OURS, "trsut": "attested"}], [{"topic": "a b"}], [{"topc": "a"}], "{", []])
+def test_a_topic_is_not_called_unread_because_its_table_is_faulty(inputs: Any) -> None:
+    loaded = read(inputs=inputs, topics__events="stripe.events.v1", needs=("stripe.webhook_secret",))
+    named = [fault for fault in loaded.faults if "stripe.webhook_secret" not in fault]
+    assert [fault.startswith("inputs") for fault in named] == [True], loaded.faults
+    assert loaded.settings.input_topics in ((), ("stripe.events.v1",))
+    [*_, row] = shown_settings(loaded)
+    assert "stripe.events.v1 format=onceflow trust=?" in row.value or row.secret or "topic=?" in row.value
+    assert not list(judge_inputs(loaded.settings))
+
+
+def test_a_list_that_cannot_be_read_is_no_list_of_the_bridges_topics() -> None:
+    loaded = read(inputs="{", needs=("attestation.keys",))
+    assert loaded.settings.input_topics == ()
+    assert not any("attestation.keys" in fault for fault in loaded.faults)
+
+
+def test_one_secret_stands_for_one_account() -> None:
+    """A signature says neither topic nor account: a copied event would be a second one."""
+    other = {**SIGNED, "topic": "b", "default_account": "acct_b"}
+    [fault] = read(SIGNED, other, stripe__accounts="acct_b").faults
+    assert fault.startswith("inputs[2].secrets has a secret that is in inputs[1].secrets too")
+    assert "acct_b's here and acct_own's there" in fault
+    assert "whsec_secret" not in fault
+    [fault] = read(OURS, other, stripe__accounts="acct_b", stripe__webhook_secret="whsec_secret").faults
+    assert "is in stripe.webhook_secret too" in fault
+    assert read(SIGNED, {**other, "secrets": ["whsec_b"]}, stripe__accounts="acct_b").faults == ()
+    assert read(SIGNED, {**SIGNED, "topic": "b"}, stripe__webhook_secret="whsec_secret").faults == ()
+    found = read({**SIGNED, "default_account": "no account"}, other, stripe__accounts="acct_b").faults
+    assert [one.partition(" ")[0] for one in found] == ["inputs[1].default_account"]
+
+
+def test_the_bridges_own_topic_is_not_read_as_somebody_elses() -> None:
+    foreign = {**BRIDGE, **OURS}
+    [fault] = read(foreign, stripe__webhook_secret="whsec_x").faults
+    assert fault.startswith("inputs[1].format is eventbridge, but stripe.events.v1 is where the bridge writes")
+    with pytest.raises(Misconfigured, match="where the bridge writes"):
+        require_read_topics(read(foreign).settings)
+    assert read(foreign).faults == ()
+    assert read(OURS, BRIDGE, stripe__webhook_secret="whsec_x").faults == ()
+
+
 def test_the_bridges_topic_must_be_read_where_there_is_a_bridge() -> None:
     text = "topics.events names stripe.events.v1, which no [[inputs]] reads"
     alone = read(BRIDGE)

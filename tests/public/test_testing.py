@@ -273,6 +273,38 @@ def test_an_event_says_what_the_guard_would_say() -> None:
     assert (event("invoice.paid", INVOICE).is_stale, event("invoice.paid", INVOICE).previous) == (False, None)
 
 
+def test_a_writer_of_state_does_not_meet_a_stale_event() -> None:
+    handlers, met = Handlers(), list[str]()
+
+    @handlers.on("invoice.paid", order="latest")
+    def write(_event: Event, _tx: Tx) -> None:
+        met.append("latest")
+
+    @handlers.on("invoice.paid", order="each")
+    def note(_event: Event, _tx: Tx) -> None:
+        met.append("each")
+
+    result = run(handlers, event("invoice.paid", INVOICE, is_stale=True))
+    assert (met, result.ignored) == (["each"], False)
+    run(handlers, event("invoice.paid", INVOICE))
+    assert met[1:] == ["latest", "each"]
+
+
+@pytest.mark.parametrize("has_more", [False, True])
+def test_lines_are_those_that_the_test_gives(*, has_more: bool) -> None:
+    handlers = Handlers()
+
+    @handlers.on("invoice.paid", lines="all")
+    def count(event: Event, tx: Tx) -> None:
+        tx.outcome(
+            "lines", key="in_1", data={"shown": len(event.object["lines"]["data"]), "cut": event.lines_truncated}
+        )
+
+    lines = {"object": "list", "has_more": has_more, "data": [{"id": "il_1"}, {"id": "il_2"}]}
+    [told] = run(handlers, event("invoice.paid", {**INVOICE, "lines": lines})).outcomes
+    assert told.data == {"shown": 2, "cut": has_more}
+
+
 @pytest.mark.parametrize("said", [RetryIn(60, "not signed yet"), Quarantine("two contracts match")])
 def test_what_a_handler_says_of_its_event_is_told_and_the_rest_rolled_back(said: RetryIn | Quarantine) -> None:
     handlers = Handlers()

@@ -59,7 +59,7 @@ def start(lanes: Lanes, events: str) -> Start:  # noqa: F811
 
 def swept(ledger: Ledger) -> bool:
     rows = ledger.sql("SELECT count(*) FILTER (WHERE swept_at IS NOT NULL) FROM onceflow.retention")
-    return rows == [(5,)]
+    return rows == [(6,)]
 
 
 def sweep_again(ledger: Ledger) -> None:
@@ -79,10 +79,16 @@ def age(ledger: Ledger, *, days: int) -> None:
 def test_a_relay_deletes_what_is_old_and_shows_it(lanes: Lanes, ledger: Ledger, start: Start) -> None:  # noqa: F811
     ledger.add_markers(500, days=80)
     ledger.add_markers(500, days=60)
+    ledger.sql(
+        "INSERT INTO onceflow.object_read (account, mode, kind, object_id, first_path, path, state, read_at, result)"
+        " SELECT 'acct_1', 'test', 'object', 'cus_' || days, '/', '/', 'read', now() - make_interval(days => days), 'gone'"
+        " FROM unnest(ARRAY[60, 80]) AS days"
+    )
     process = start()
     publish(lanes, 100)
     wait_for(lambda: swept(ledger), "a sweep of nothing but markers")
     assert ledger.markers() == {"evt_60": 500}
+    assert ledger.sql("SELECT object_id FROM onceflow.object_read") == [("cus_60",)]
     process.terminate()
     assert process.wait(20) == 0, lanes.log()
     age(ledger, days=80)

@@ -67,6 +67,46 @@ def test_a_record_goes_long_after_the_decision_about_it_and_never_without_one(le
     assert ledger.sql("SELECT event_id FROM onceflow.inbox ORDER BY 1") == [("evt_500_3",), ("evt_500_4",)]
 
 
+def test_old_reads_go_unless_they_are_to_be_done_or_waited_for(ledger: Ledger) -> None:
+    columns = "account, mode, kind, object_id, api_version, first_path, path, state, read_at, result, body"
+    for object_id, version, state, days in (
+        ("cus_old", "v1", "read", 73), ("cus_failed", "v1", "failed", 73), ("cus_young", "v1", "read", 71),
+        ("cus_asked", "v1", "asked", 73), ("cus_waited", "v1", "read", 73), ("cus_waited", "v2", "read", 73),
+    ):  # fmt: skip
+        ledger.sql(
+            f"INSERT INTO onceflow.object_read ({columns}) SELECT 'acct_1', 'test', 'object', %s, %s, '/', '/', %s,"
+            " clock_timestamp() - make_interval(days => %s), 'whole', '{}'",
+            [object_id, version, state, days],
+        )
+    ledger.sql(
+        "INSERT INTO onceflow.parked_key (order_key, reason, account, mode, event_id, due_at, read_kind, read_object, read_version)"
+        " VALUES ('k', 'reading', 'acct_1', 'test', 'evt', 'infinity', 'object', 'cus_waited', 'v1')"
+    )
+    left = "SELECT object_id || ' ' || api_version FROM onceflow.object_read ORDER BY 1"
+    with ledger.store() as store:
+        slices = [store.retire_reads(keep_days=72, rows_max=2) for _ in range(2)]
+        assert slices == [Slice(2, swept=False), Slice(1, swept=True)]
+        assert [row[0] for row in ledger.sql(left)] == ["cus_asked v1", "cus_waited v1", "cus_young v1"]
+        ledger.sql("UPDATE onceflow.parked_key SET reason = 'retry', due_at = now()")
+        assert store.retire_reads(keep_days=72, rows_max=2) == Slice(1, swept=True)
+    assert [row[0] for row in ledger.sql(left)] == ["cus_asked v1", "cus_young v1"]
+    [line] = ledger.sql("SELECT name, deleted FROM onceflow.retention")
+    assert line == ("object_read", 4)
+
+
+def test_a_read_that_is_asked_for_again_meanwhile_stays(ledger: Ledger) -> None:
+    ledger.sql(
+        "INSERT INTO onceflow.object_read (account, mode, kind, object_id, first_path, path, state, read_at, result)"
+        " VALUES ('acct_1', 'test', 'object', 'cus_1', '/', '/', 'read', clock_timestamp() - interval '73 days', 'gone')"
+    )
+    asked = {"accounts": ["acct_1"], "modes": ["test"], "kinds": ["object"], "object_ids": ["cus_1"], "paths": ["/"]}
+    with psycopg.connect(ledger.url) as batch, ledger.store() as store:
+        batch.execute(queries("object_reads")["ask"], {**asked, "api_versions": [None]})
+        assert store.retire_reads(keep_days=72, rows_max=2) == Slice(0, swept=True)
+        batch.commit()
+        assert store.retire_reads(keep_days=72, rows_max=2) == Slice(0, swept=True)
+
+
 def test_a_sweep_goes_page_by_page_and_begins_again_at_its_end(ledger: Ledger) -> None:
     ledger.add_markers(300, days=100)
     ledger.add_markers(300, days=1)

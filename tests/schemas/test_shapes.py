@@ -132,6 +132,39 @@ def test_charge_and_payment_intent(subject: dict[str, Any], charge: Reading[str]
     assert shapes.payment_intent(subject) == intent
 
 
+@pytest.mark.parametrize("more", [{"has_more": True}, {"has_more": False, "total_count": 3}])
+@pytest.mark.parametrize(
+    ("payments", "problem"),
+    [
+        ([{"payment_intent": "pi_1"}], "truncated"),
+        ([], "truncated"),
+        ([{"type": "charge", "charge": "ch_1"}], "truncated"),
+        ([{"payment_intent": "pi_1"}, {"payment_intent": "pi_2"}], "differs"),
+    ],
+)
+def test_payments_that_are_cut_off_do_not_stand_for_all(
+    payments: list[dict[str, Any]], problem: shapes.Problem, more: dict[str, Any]
+) -> None:
+    invoice = paid_by(*payments)
+    invoice["payments"] |= more
+    assert shapes.payment_intent(invoice) == Reading(None, INTENT_PATH, problem)
+    assert shapes.payment_intent(
+        {**invoice, "payments": {**invoice["payments"], "has_more": False, "total_count": 0}}
+    ) == (shapes.payment_intent(paid_by(*payments)))
+
+
+def test_places_that_disagree_differ() -> None:
+    def invoice(old: object, new: object) -> dict[str, Any]:
+        return {"object": "invoice", "subscription": old, "parent": {"subscription_details": {"subscription": new}}}
+
+    assert shapes.subscription(invoice("sub_1", "sub_2")) == Reading(None, "subscription", "differs")
+    assert shapes.subscription(invoice("sub_1", {"id": "sub_1"})) == Reading("sub_1", "subscription")
+    assert shapes.subscription(invoice(None, "sub_2")).value == "sub_2"
+    assert shapes.subscription(invoice(None, 5)).problem == "unreadable"
+    assert shapes.charge({**paid_by({"charge": "ch_1"}, {"charge": "ch_2"}), "charge": "ch_1"}).problem == "differs"
+    assert shapes.charge({**paid_by({"charge": "ch_1"}), "charge": "ch_2"}).problem == "differs"
+
+
 def item(name: str, start: Any = 100, end: Any = 200) -> dict[str, Any]:
     return {"id": name, "current_period_start": start, "current_period_end": end}
 

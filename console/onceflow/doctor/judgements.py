@@ -69,7 +69,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "object_read": (
             "SELECT",
             "INSERT(account, mode, kind, object_id, first_path, path, api_version)",
-            "UPDATE(asked_at, first_path, path, api_version, state, due_at, tries)",
+            "UPDATE(asked_at, first_path, path, state, due_at, tries)",
         ),
     },
     "operate": {
@@ -287,6 +287,9 @@ def _age(topic: TopicFound) -> TopicAge:
 def judge_inputs(settings: Settings) -> Iterator[Checked]:
     """Say of each input what is believed; ``transport`` was asked for by name, so it is no cross, but never goes unsaid."""
     for one in settings.inputs:
+        if one.unreadable:
+            # Its faults are lines of their own, and nobody knows what would be believed.
+            continue
         found = f"{one.format}, trust {one.effective_trust}, key {one.effective_key}"
         if one.effective_trust == "transport":
             live = "real money: " if settings.stripe.mode == "live" else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from psycopg import Connection
@@ -42,16 +43,18 @@ def _results(connection: Connection[Any], items: Sequence[Item], *, query: str) 
         **identity_columns(event.identity for event in events),
         "object_ids": Texts(event.object_id for event in events),
     }
-    found: dict[Identity, dict[ReadKind, Reading]] = defaultdict(dict)
-    for account, mode, event_id, kind, result, body, stripe_at, detail in connection.execute(_SQL[query], given):
+    found: dict[Identity, dict[tuple[ReadKind, str | None], Reading]] = defaultdict(dict)
+    for account, mode, event_id, kind, version, result, body, stripe_at, detail in connection.execute(
+        _SQL[query], given
+    ):
         reading = Reading(result, None if body is None else bytes(body), stripe_at, detail)
-        found[Identity(account, mode, event_id)][ReadKind(kind)] = reading
+        found[Identity(account, mode, event_id)][ReadKind(kind), version or None] = reading
     return dict(found)
 
 
 def ask_for_reads(connection: Connection[Any], waits: Waits) -> None:
     """Ask for what events need; called in the tail's pipeline, before the keys are written."""
-    needs = {(need.account, need.mode, need.kind.value, need.object_id): need for _, need in waits}
+    needs = {replace(need, path=""): need for _, need in waits}
     given = {
         "accounts": Texts(need.account for need in needs.values()),
         "modes": Texts(need.mode for need in needs.values()),
@@ -70,5 +73,6 @@ def let_keys_wait(connection: Connection[Any], waits: Waits) -> None:
         "order_keys": Texts(item.order_key for item, _ in waits),
         "kinds": Texts(need.kind.value for _, need in waits),
         "object_ids": Texts(need.object_id for _, need in waits),
+        "api_versions": Texts(need.api_version for _, need in waits),
     }
     connection.execute(_SQL["wait"], given)

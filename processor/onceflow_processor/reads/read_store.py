@@ -25,6 +25,8 @@ LEASE_SECONDS_MAX = 600.0
 
 _SQL = queries("object_reads")
 _BUDGET = queries("operation_work")
+_Due = tuple[str, str, str, str]
+"""Account, kind, object and version of the API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +118,10 @@ class ReadStore:
                 "owner": settings.owner,
                 "ttl_seconds": settings.lease_seconds,
                 "mode": settings.mode,
-                "accounts": Texts(account for account, _, _ in chosen),
-                "kinds": Texts(kind for _, kind, _ in chosen),
-                "object_ids": Texts(object_id for _, _, object_id in chosen),
+                "accounts": Texts(account for account, *_ in chosen),
+                "kinds": Texts(kind for _, kind, *_ in chosen),
+                "object_ids": Texts(object_id for *_, object_id, _ in chosen),
+                "api_versions": Texts(api_version for *_, api_version in chosen),
             }
             rows = self._connection.execute(_SQL["lease"], leased).fetchall()
             hit("reader.before_lease_commit")
@@ -127,7 +130,13 @@ class ReadStore:
     def settle(self, ruled: Ruled) -> bool:
         """Write down what became of a read; False when another worker has it."""
         read, need = ruled.read, ruled.read.need
-        key = {"account": need.account, "mode": need.mode, "kind": need.kind.value, "object_id": need.object_id}
+        key = {
+            "account": need.account,
+            "mode": need.mode,
+            "kind": need.kind.value,
+            "object_id": need.object_id,
+            "api_version": need.api_version or "",
+        }
         with self._connection.transaction():
             self._settings.set_limits(self._connection)
             held = {**key, "fence": read.fence, "owner": self._settings.owner}
@@ -162,10 +171,10 @@ class ReadStore:
         assert row is not None, "a count has a row"
         return row[0], row[1], row[2]
 
-    def _allowed(self, due: Iterable[tuple[str, str, str]]) -> tuple[list[tuple[str, str, str]], set[str]]:
+    def _allowed(self, due: Iterable[_Due]) -> tuple[list[_Due], set[str]]:
         """Return what the budgets allow of what is due, and the accounts of which it is a probe."""
         rows = list(due)
-        wanted = Counter(account for account, _, _ in rows)
+        wanted = Counter(account for account, *_ in rows)
         if not wanted:
             return [], set()
         accounts = sorted(wanted)
@@ -237,5 +246,5 @@ def _result(verdict: Verdict, body: bytes | None) -> str:
 
 def _leased(row: tuple[Any, ...], *, probe: bool) -> LeasedRead:
     account, mode, kind, object_id, first_path, path, api_version, fence, tries, parts, part_bytes, code, detail = row
-    need = ReadNeed(account, mode, ReadKind(kind), object_id, first_path, api_version)
+    need = ReadNeed(account, mode, ReadKind(kind), object_id, first_path, api_version or None)
     return LeasedRead(need, path, fence, tries, parts, part_bytes, code, detail, probe)

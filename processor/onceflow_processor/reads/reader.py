@@ -89,7 +89,7 @@ class Reader:
                 except (Failure, psycopg.Error) as error:
                     log.warning("database_away", reason=first_line(error))
                 except Exception:
-                    # A bug about one read must not end the others, which are tried again without it in the end.
+                    # A bug must not end the thread: what was leased is tried again.
                     log.exception("reader_failed")
                 else:
                     continue
@@ -121,12 +121,32 @@ class Reader:
         for read in spent:
             self._settle(store, Ruled(read, _gave_up(read)))
         for read, one in zip(asked, got, strict=True):
-            self._settle(store, _ruled(read, one))
-        store.note_answers([_answer(read, one.answered) for read, one in zip(asked, got, strict=True)])
+            self._rule(store, read, one)
+        answers = [(read, one) for read, one in zip(asked, got, strict=True) if not isinstance(one, Exception)]
+        store.note_answers([_answer(read, one.answered) for read, one in answers])
         return len(leased)
 
-    async def _ask(self, reads: Sequence[LeasedRead]) -> list[Got]:
-        return await asyncio.gather(*(self._reads.get(read.need, read.path) for read in reads))
+    async def _ask(self, reads: Sequence[LeasedRead]) -> list[Got | Exception]:
+        return await asyncio.gather(*(self._get(read) for read in reads))
+
+    async def _get(self, read: LeasedRead) -> Got | Exception:
+        """What cannot even be asked is told of that read: the others of the round have their answers."""
+        try:
+            return await self._reads.get(read.need, read.path)
+        except Exception as error:  # noqa: BLE001 - a bug about one read is the end of that read only.
+            return error
+
+    def _rule(self, store: ReadStore, read: LeasedRead, got: Got | Exception) -> None:
+        """Write down what an answer means; a bug about it is that read's end, and not that of all that were leased with it."""
+        try:
+            self._settle(store, _ruled(read, got))
+        except (Failure, psycopg.OperationalError, psycopg.InterfaceError):
+            raise
+        except Exception as error:
+            log.exception(
+                "read_faulty", account=read.need.account, kind=read.need.kind.value, object=read.need.object_id
+            )
+            self._settle(store, Ruled(read, Failed("faulty", f"reading it raised {type(error).__name__}: a bug")))
 
     def _settle(self, store: ReadStore, ruled: Ruled) -> None:
         kept, need = store.settle(ruled), ruled.read.need
@@ -147,8 +167,10 @@ class Reader:
             )
 
 
-def _ruled(read: LeasedRead, got: Got) -> Ruled:
-    """What is written about an answer, with the pause until the next try."""
+def _ruled(read: LeasedRead, got: Got | Exception) -> Ruled:
+    """What is written about an answer, with the pause until the next try; raises what the request has raised."""
+    if isinstance(got, Exception):
+        raise got
     verdict = judge(read.need, got.answered, path=read.path, parts=read.parts, part_bytes=read.part_bytes)
     if isinstance(verdict, Later) and verdict.counted and read.tries >= TRIES_MAX:
         verdict = Failed(verdict.code, verdict.detail)

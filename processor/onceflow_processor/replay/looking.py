@@ -121,7 +121,5 @@ def _rules(connection: Connection[Any], options: ProcessorOptions) -> Rules:
         own = f"{options.deployment} ({options.mode})"
         message = f"the database belongs to deployment {row['id']} ({row['mode']}), not {own}"
         raise Misconfigured("database_other_deployment", message)
-    with connection.transaction():
-        known_from = read_known_from(connection)
     accounts = frozenset(options.accounts) | frozenset(() if row is None else row["accounts"])
     return options.rules(accounts, known_from=known_from)

@@ -7,7 +7,7 @@ look ends with a rollback.  An event counts as a whole: one that fails or is hel
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -28,13 +28,14 @@ from onceflow_processor.handler_run import reset_session
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.known import Known
 from onceflow_processor.object_guard import offered_states
-from onceflow_processor.read_course import ReadResults, thin_event
+from onceflow_processor.read_course import ReadResults, event_met
 from onceflow_processor.reads.asking import recorded_results
 from onceflow_processor.replay.recorded import RecordedFacts, RecordedGuards, RecordedOperations, RecordedTotals
 from onceflow_processor.replay.rerun_handlers import RerunHandlers
 from onceflow_processor.replay.rerun_report import EventRerun
 from onceflow_processor.replay.revisions import Change, Stored, compare, gone
 from onceflow_processor.replay.revisions import Known as KnownOutcome
+from onceflow_processor.retention.store import read_gone
 from onceflow_processor.tail import Tail, write_tail
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.sql import queries
@@ -42,7 +43,10 @@ from onceflow_schemas.sql import queries
 _GUARD_BITS: Final = 62
 _SQL = queries("replay")
 _BATCH = queries("batch")
-_RETENTION = queries("retention")
+
+
+class OutcomesGone(Exception):
+    """Retention deleted outcomes while the handlers of their events ran: the chunk runs again, without those events."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,8 @@ class RerunAttempt:
         rules: what may be done.
         deadline: of each handler.
         faults: of events that broke an earlier transaction of this chunk: they do not run again.
+        seen: events that this run has done already, from other records.
+        run_id: of this run; None for a look.
     """
 
     def __init__(
@@ -83,6 +89,8 @@ class RerunAttempt:
         rules: RerunRules,
         deadline: Deadline,
         faults: Mapping[Identity, Fault],
+        seen: Collection[Identity] = (),
+        run_id: int | None = None,
     ) -> None:
         self._connection = connection
         self._reader = reader
@@ -90,6 +98,8 @@ class RerunAttempt:
         self._rules = rules
         self._deadline = deadline
         self._faults = faults
+        self._seen = seen
+        self._run_id = run_id
         self._guard = secrets.randbits(_GUARD_BITS) + 1
         self._operations = RecordedOperations(reader)
         self._known = Known()
@@ -104,7 +114,7 @@ class RerunAttempt:
         Raises:
             HandlerFailed: the transaction is broken; the event must be left out.
             CutBefore: the handlers take too long for one transaction; the caller rolls back, and runs fewer.
-            psycopg.Error, NotCommitted, TotalMoved: the caller rolls back and decides.
+            psycopg.Error, NotCommitted, TotalMoved, OutcomesGone: the caller rolls back and decides.
         """
         self._open()
         markers = self._markers(items)
@@ -170,7 +180,7 @@ class RerunAttempt:
         self, items: Sequence[Item], markers: Mapping[Identity, _Marker]
     ) -> tuple[list[EventRerun], list[tuple[Item, Event]]]:
         """Leave out repeats, and events of which nothing can be told; read the bodies of the others."""
-        [_, outcomes_from] = self._reader.execute(_RETENTION["gone"]).fetchone() or [None, None]
+        outcomes_from = read_gone(self._reader).outcomes
         found: list[EventRerun] = []
         work: list[tuple[Item, Event]] = []
         seen: set[Identity] = set()
@@ -180,11 +190,12 @@ class RerunAttempt:
             passed_over = None
             if marker is None or marker.state != "processed":
                 passed_over = "changed_meanwhile"
-            elif identity in seen or marker.body_sha256 != item.event.body_sha256:
+            elif identity in seen or identity in self._seen or marker.body_sha256 != item.event.body_sha256:
                 passed_over = "repeat"
             elif outcomes_from is not None and marker.processed_at < outcomes_from:
                 passed_over = "outcomes_deleted"
-            seen.add(identity)
+            if passed_over != "repeat":
+                seen.add(identity)
             if passed_over is not None:
                 found.append(EventRerun(identity, item.event.type, passed_over=passed_over))
                 continue
@@ -242,6 +253,12 @@ class RerunAttempt:
             rows = self._reader.execute(_SQL["highest_revisions"], {"outcome_ids": ids}).fetchall()
             stored = {row[0]: Stored(row[1], bytes(row[2])) for row in rows}
         given = self._given_by([event for event, _, _ in ran], markers)
+        # Asked after the outcomes were: what is not there now, and is younger than what is deleted, never was.
+        outcomes_from = read_gone(self._reader).outcomes
+        if outcomes_from is not None and any(
+            markers[event.identity].processed_at < outcomes_from for event, _, _ in ran
+        ):
+            raise OutcomesGone
         found = []
         for event, effects, rerun in ran:
             if rerun.fault is not None:
@@ -265,7 +282,8 @@ class RerunAttempt:
         if not events:
             return {}
         times = [markers[event.identity].processed_at for event in events]
-        asked = {"causes": [event.cause for event in events], "first": min(times), "last": max(times)}
+        causes = [event.cause for event in events]
+        asked = {"causes": causes, "first": min(times), "last": max(times), "run_id": self._run_id}
         given: dict[str, list[KnownOutcome]] = {}
         for row in self._reader.execute(_SQL["outcomes_of"], asked).fetchall():
             known = KnownOutcome(*row)
@@ -279,14 +297,4 @@ def _event_of(item: Item, reads: ReadResults) -> Event | Fault:
     unread = envelope.problem is not None and not is_thin
     if item.event is None or unread or envelope.created is None or envelope.body is None:
         return Fault("not_an_event", "the body cannot be read any more")
-    event = Event(
-        identity=item.event.identity,
-        type=item.event.type,
-        created=envelope.created,
-        received_at=item.event.received_at,
-        api_version=envelope.api_version,
-        body=envelope.body,
-        raw=item.body,
-        text_replaced=envelope.replaced,
-    )
-    return thin_event(event, reads.of(event.identity)) if is_thin else event
+    return event_met(item.event, envelope, raw=item.body, is_thin=is_thin, reads=reads)

@@ -19,7 +19,7 @@ from onceflow_processor.admission import Fault, Item
 from onceflow_processor.database import first_line
 from onceflow_processor.deadline import Deadline
 from onceflow_processor.handler_failure import ConnectionLost, CutBefore, HandlerFailed
-from onceflow_processor.replay.rerun_attempt import RerunAttempt, RerunRules
+from onceflow_processor.replay.rerun_attempt import OutcomesGone, RerunAttempt, RerunRules
 from onceflow_processor.replay.rerun_handlers import TotalMoved
 from onceflow_processor.replay.rerun_report import EventRerun, RerunReport
 from onceflow_processor.replay.runs import Progress
@@ -34,6 +34,8 @@ EVENTS_MAX: Final = 50
 TRIES_MAX: Final = 10
 """Tries of one chunk for faults of the moment."""
 WAIT_SECONDS_MAX: Final = 0.5
+SEEN_MAX: Final = 100_000
+"""Events of which the run remembers that they are done, the latest ones: a copy that comes later still counts twice."""
 
 
 class RerunDoer:
@@ -53,6 +55,7 @@ class RerunDoer:
         self._deadline = Deadline(surroundings.handler_deadline_seconds)
         self._reader: Connection[Any] | None = None
         self._faults: dict[Identity, Fault] = {}
+        self._seen: dict[Identity, None] = {}
         self.report = RerunReport()
 
     def do(self, items: Sequence[Item], progress: Progress) -> str | None:
@@ -76,7 +79,7 @@ class RerunDoer:
         """Run one part until it is done, or return smaller ones, or why it cannot go on."""
         for tries in range(TRIES_MAX + len(part)):
             try:
-                found = self._attempt().run(part, lambda found: self._note(part, progress, found))
+                found = self._attempt(progress.run_id).run(part, lambda found: self._note(part, progress, found))
             except HandlerFailed as failure:
                 self._leave_out(failure.item, failure.fault)
                 self._recover(spoiled=failure.spoils)
@@ -84,7 +87,7 @@ class RerunDoer:
                 self._recover(spoiled=False)
                 place = next(number for number, item in enumerate(part) if item is cut.item)
                 return [part[:place], part[place:]]
-            except (psycopg.Error, NotCommitted, TotalMoved, ConnectionLost) as error:
+            except (psycopg.Error, NotCommitted, TotalMoved, OutcomesGone, ConnectionLost) as error:
                 rest = self._after_error(error, part)
                 if rest is not None:
                     return rest
@@ -93,10 +96,11 @@ class RerunDoer:
                 progress.committed(part[-1].record.offset + 1)
                 for one in found:
                     self.report.add(one)
+                self._remember(found)
                 return []
         raise Unavailable("database_unavailable", "a part of the rerun met too many passing faults")
 
-    def _attempt(self) -> RerunAttempt:
+    def _attempt(self, run_id: int | None) -> RerunAttempt:
         if self._reader is None or self._reader.closed:
             self._reader = self._around.open_database()
             self._reader.autocommit = True
@@ -107,7 +111,14 @@ class RerunDoer:
             rules=self._rules,
             deadline=self._deadline,
             faults=self._faults,
+            seen=self._seen,
+            run_id=run_id,
         )
+
+    def _remember(self, found: Sequence[EventRerun]) -> None:
+        self._seen.update((one.identity, None) for one in found if one.passed_over != "repeat")
+        while len(self._seen) > SEEN_MAX:
+            del self._seen[next(iter(self._seen))]
 
     def _note(self, part: Sequence[Item], progress: Progress, found: Sequence[EventRerun]) -> None:
         counts: Counter[str] = Counter()

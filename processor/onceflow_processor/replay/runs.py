@@ -133,6 +133,10 @@ class Progress(Protocol):
 
     tally: Tally
 
+    @property
+    def run_id(self) -> int | None:
+        """The run's; None for a look."""
+
     def begin_page(self, page: Page) -> None:
         """The next page is in hand."""
 
@@ -151,6 +155,8 @@ class Progress(Protocol):
 
 class LookProgress:
     """Only counts: a look has no row."""
+
+    run_id = None
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
@@ -185,6 +191,7 @@ class RunProgress:
 
     def __init__(self, run: Run, stretch: Stretch, tally: Tally) -> None:
         self._run = run
+        self.run_id = run.id
         self._partition = stretch.partition
         self._page: Page | None = None
         self._moving: tuple[int, Tally] | None = None

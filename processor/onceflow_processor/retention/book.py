@@ -22,7 +22,7 @@ class Line:
     """How far one table has come; times are the database's.
 
     Args:
-        name: ``inbox``, ``quarantine`` or ``outcome/<lane>``.
+        name: ``inbox``, ``quarantine``, ``object_read`` or ``outcome/<lane>``.
         gone_before: rows from before this time may be gone.
         deleted: how many ever were.
         oldest: of what the last sweep left; None when nothing was.

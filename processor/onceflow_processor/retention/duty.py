@@ -32,6 +32,8 @@ PAGES_MAX: Final = 256
 """Pages of the inbox in one slice: 2 MB, some ten thousand markers."""
 ROWS_MAX: Final = 5_000
 """Outcomes, or quarantined records, of one slice."""
+READS_MAX: Final = 200
+"""Reads of one slice: each may hold 4 MB."""
 LOOK_SECONDS: Final = 60.0
 """So often it looks whether a sweep is due; also the pause after a failure."""
 REST_SECONDS_MIN: Final = 0.05
@@ -131,7 +133,7 @@ class Duty:
 
     def _sweep_what_is_due(self, store: RetentionStore) -> None:
         lines = {line.name: line for line in store.book()}
-        names = [FIRST_TABLE, "inbox", *(f"outcome/{lane}" for lane in store.lanes())]
+        names = [FIRST_TABLE, "inbox", "object_read", *(f"outcome/{lane}" for lane in store.lanes())]
         due = [name for name in names if is_due(lines.get(name))]
         if not due:
             return
@@ -152,6 +154,8 @@ class Duty:
                 return partial(store.retire_quarantine, keep_days=days, rows_max=ROWS_MAX)
             case "inbox" if kept.markers_days is not None:
                 return partial(store.retire_markers, keep_days=kept.markers_days, pages_max=PAGES_MAX)
+            case "object_read" if kept.markers_days is not None:
+                return partial(store.retire_reads, keep_days=kept.markers_days, rows_max=READS_MAX)
             case "outcome" if kept.outcomes_days is not None:
                 return partial(store.retire_outcomes, int(lane), keep_days=kept.outcomes_days, rows_max=ROWS_MAX)
             case _:

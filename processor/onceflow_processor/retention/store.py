@@ -61,6 +61,10 @@ class RetentionStore:
         """Delete records about which a person decided long ago; raises as ``retire_markers``."""
         return self._slice("quarantine", {"keep_days": keep_days, "rows_max": rows_max})
 
+    def retire_reads(self, *, keep_days: int, rows_max: int) -> Slice:
+        """Delete reads that ended long ago, unless a key waits for them; raises as ``retire_markers``."""
+        return self._slice("reads", {"keep_days": keep_days, "rows_max": rows_max})
+
     def lanes(self) -> list[int]:
         """Return the lanes; raises ``Unavailable``."""
         with database_failures(), self._connection.cursor(row_factory=tuple_row) as cursor:

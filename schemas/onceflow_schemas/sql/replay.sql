@@ -136,11 +136,13 @@ ORDER BY outcome_id, revision DESC;
 
 -- name: outcomes_of
 -- What events gave when they were processed, and when they were run again: by the times at which that can have been, since an
--- index on the cause would cost every insert.  Index: outcome (created_at), block ranges.
+-- index on the cause would cost every insert.  A rerun concerns them when it gave something new after the first of them was
+-- processed; what the run in hand has given is of other events.  Index: outcome (created_at), block ranges.
 SELECT outcome_id, type, key, cause FROM onceflow.outcome
 WHERE created_at BETWEEN %(first)s AND %(last)s::timestamptz + interval '15 minutes' AND cause = ANY(%(causes)s::text[])
 UNION
 SELECT outcome.outcome_id, outcome.type, outcome.key, outcome.cause
 FROM onceflow.replay_run
 JOIN onceflow.outcome ON outcome.created_at BETWEEN replay_run.began_at AND replay_run.updated_at + interval '15 minutes'
-WHERE replay_run.kind = 'rerun' AND outcome.cause = ANY(%(causes)s::text[]);
+WHERE replay_run.kind = 'rerun' AND replay_run.id IS DISTINCT FROM %(run_id)s AND replay_run.updated_at >= %(first)s
+  AND (replay_run.counts -> 'done' ->> 'new')::bigint > 0 AND outcome.cause = ANY(%(causes)s::text[]);

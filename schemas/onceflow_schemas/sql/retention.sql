@@ -16,6 +16,9 @@ SELECT deleted, swept FROM onceflow.retire_outcomes(%(name)s, %(token)s, %(keep_
 -- name: quarantine
 SELECT deleted, swept FROM onceflow.retire_quarantine(%(name)s, %(token)s, %(keep_days)s, %(asked_at)s, %(rows_max)s);
 
+-- name: reads
+SELECT deleted, swept FROM onceflow.retire_reads(%(name)s, %(token)s, %(keep_days)s, %(asked_at)s, %(rows_max)s);
+
 -- name: lanes
 SELECT lane FROM onceflow.lane ORDER BY lane;
 

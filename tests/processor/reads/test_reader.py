@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
+from onceflow_processor.reads import reader
+from onceflow_processor.reads.read_store import ReadStore
+from onceflow_processor.reads.stripe_reads import StripeReads
 from onceflow_producer import failpoint
 from onceflow_schemas.object_reads import NOT_PERMITTED_SECONDS, TRIES_MAX, ReadKind, ReadNeed
 from onceflow_simulator import Simulator
@@ -63,6 +69,60 @@ def test_what_is_asked_for_while_a_read_is_on_its_way_is_read_again(desk: Desk, 
     row = desk.rows()[customer_id]
     assert (row["state"], row["read_at"] > row["asked_at"]) == ("read", True)
     assert simulator.reads(f"/v1/customers/{customer_id}") == 2
+
+
+def test_each_version_is_a_read_of_its_own(desk: Desk, simulator: Simulator) -> None:
+    """One that is asked for between two pages leaves the other's pages alone."""
+    invoice = long_invoice(client_of(simulator), lines=12)
+    path = f"/v1/invoices/{invoice.id}/lines?limit=10"
+    asked: list[tuple[str, str | None]] = []
+
+    class Noted(StripeReads):
+        def _headers(self, need: ReadNeed, path: str) -> dict[str, str]:
+            headers = super()._headers(need, path)
+            asked.append((path.rpartition("?")[2].partition("&")[2][:14], headers["Stripe-Version"]))
+            return headers
+
+    reads = desk.reads()
+    reads.__class__ = Noted
+    first = ReadNeed(PLATFORM, "test", ReadKind.LINES, str(invoice.id), path, "2024-06-20")
+    desk.ask(first)
+    desk.turn(reads)
+    desk.ask(replace(first, api_version=VERSION), replace(first, api_version=None))
+    while desk.turn(reads):
+        pass
+    assert sorted(asked) == sorted(
+        (page, version) for page in ("", "starting_after") for version in ("2024-06-20", VERSION, VERSION)
+    )
+    with desk.open() as connection:
+        rows = connection.execute("SELECT api_version, result FROM onceflow.object_read ORDER BY 1").fetchall()
+    assert rows == [("", "whole"), ("2024-06-20", "whole"), (VERSION, "whole")]
+
+
+@pytest.mark.parametrize("broken", ["get", "judge", "settle"])
+def test_a_bug_about_one_read_is_the_end_of_that_read_only(
+    desk: Desk, simulator: Simulator, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    customers = [customer(simulator) for _ in range(3)]
+    desk.ask(*(object_need(one) for one in customers))
+
+    def faulty(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **more: Any) -> Any:
+            if customers[0] in repr(given) and "Failed(" not in repr(given):
+                raise KeyError(customers[0])
+            return original(*given, **more)
+
+        return call
+
+    place = {"get": "StripeReads.get", "judge": "judge", "settle": "ReadStore.settle"}[broken]
+    module = "onceflow_processor.reads.reader"
+    owner, _, name = f"{module}.{place}".rpartition(".")
+    target = {module: reader, f"{module}.StripeReads": StripeReads, f"{module}.ReadStore": ReadStore}[owner]
+    monkeypatch.setattr(target, name, faulty(getattr(target, name)))
+    assert desk.turn() == 3
+    rows = desk.rows()
+    assert [rows[one]["state"] for one in customers] == ["failed", "read", "read"]
+    assert (rows[customers[0]]["code"], rows[customers[0]]["tries"]) == ("faulty", 0)
 
 
 def test_a_connected_account_is_read_as_such(desk: Desk, simulator: Simulator) -> None:

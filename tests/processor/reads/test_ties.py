@@ -225,6 +225,58 @@ def test_a_read_that_fails_for_good_leaves_the_event_to_a_person(
     assert names(one) == ["now"]
 
 
+def test_what_failed_for_one_event_is_asked_anew_for_the_one_behind_it(
+    bench: MakeBench, desk: Desk, simulator: Simulator, shop: Shop, customer: str
+) -> None:
+    one = bench(shop.handlers)
+    one.read_objects = True
+    simulator.faults.add("server_error", match={"method": "GET"}, times=TRIES_MAX)
+    one.run([told(customer, 0, "first"), told(customer, 1, "second"), told(customer, 2, "third")])
+    for _ in range(TRIES_MAX):
+        desk.make_due()
+        desk.turn()
+    one.redrive()
+    # What ``onceflow quarantine skip`` does: the key goes on with its next event.
+    with psycopg.connect(one.url) as person:
+        person.execute(
+            "UPDATE onceflow.parked_key SET reason = 'retry', due_at = clock_timestamp(), fence = fence + 1,"
+            " (account, mode, event_id) = (SELECT account, mode, event_id FROM onceflow.parked)"
+        )
+    one.redrive()
+    assert one.states()["evt_2"] == "parked"
+    assert [row[1:] for row in key_rows(one)] == [("reading", "evt_2")]
+    # Nor does a redrive in between take the old failure for the answer.
+    with psycopg.connect(one.url) as person:
+        person.execute("UPDATE onceflow.parked_key SET reason = 'retry', due_at = clock_timestamp()")
+    one.redrive()
+    assert one.quarantine() == {1: "read_failed"}
+    desk.turn()
+    one.redrive()
+    assert one.states() == {"evt_0": "processed", "evt_1": "quarantined", "evt_2": "processed"}
+    assert names(one) == ["now"]
+
+
+def test_an_event_meets_a_read_of_its_own_version_only(
+    bench: MakeBench, desk: Desk, simulator: Simulator, shop: Shop, customer: str
+) -> None:
+    one = bench(shop.handlers)
+    one.read_objects = True
+    one.run([told(customer, 0, "first"), told(customer, 1, "second")])
+    one.run([told(customer, 2, "third", key="evt_2", api_version="2024-06-20")])
+    with desk.open() as connection:
+        connection.execute("UPDATE onceflow.object_read SET due_at = 'infinity' WHERE api_version = %s", [VERSION])
+    assert desk.turn() == 1
+    with psycopg.connect(one.url) as person:
+        person.execute("UPDATE onceflow.parked_key SET reason = 'retry', due_at = clock_timestamp()")
+    one.redrive(turns=4)
+    assert one.states() == {"evt_0": "processed", "evt_1": "parked", "evt_2": "processed"}
+    desk.make_due()
+    assert desk.turn() == 1
+    one.redrive()
+    assert set(one.states().values()) == {"processed"}
+    assert simulator.reads(f"/v1/customers/{customer}") == 2
+
+
 def test_without_the_setting_the_later_record_wins(bench: MakeBench, desk: Desk, shop: Shop, customer: str) -> None:
     one = bench(shop.handlers)
     one.run([told(customer, 0, "first"), told(customer, 1, "second")])
