@@ -179,7 +179,7 @@ def _refusal(event: EventRecord, *, rules: Rules, now: datetime) -> Fault | None
     return None
 
 
-def stranger(record: Record, event: EventRecord, envelope: Envelope) -> Fault | None:
+def stranger(record: Record, *, event: EventRecord, envelope: Envelope) -> Fault | None:
     """Return why an attested record cannot be as the bridge wrote it: its key or its subject, which nobody attests.
 
     Its marker must stay free for the real one: somebody copied it under another key, or names an object whose order

@@ -224,7 +224,7 @@ class Attempt:
             if version is not None and not is_known(version):
                 counts.unknown_versions[version] = counts.unknown_versions.get(version, 0) + 1
             record = event_of(item)
-            strange = stranger(item.record, record, envelope)
+            strange = stranger(item.record, event=record, envelope=envelope)
             if strange is not None:
                 item.event, item.fault = None, strange
                 strangers = True

@@ -82,7 +82,7 @@ class Readmission:
         )
         item = admit(record, rules=self._rules, now=datetime.now(UTC))
         place = _place(row)
-        fault = item.fault or stranger(item.record, event_of(item), item.take_envelope())
+        fault = item.fault or stranger(item.record, event=event_of(item), envelope=item.take_envelope())
         if fault is not None:
             self._refuse(connection, row, fault)
             return
