@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from tests.processor.conftest import event_body, record
@@ -29,19 +29,26 @@ def test_a_good_record_of_any_time_is_processed(make_road: MakeRoad) -> None:
     road = make_road(partitions=1)
     bus = Bus(road, ("stripe-json", "stripe-signature"), config=ANY_TIME)
     allow_any_time(road)
-    refused: list[Any] = []
-    producer = Producer(
-        {"bootstrap.servers": road.bootstrap, "on_delivery": lambda error, _: error and refused.append(error)}
-    )
+    refused: list[KafkaError] = []
+
+    def report(error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            refused.append(error)
+
+    producer = Producer({"bootstrap.servers": road.bootstrap, "on_delivery": report})
+
+    def put(topic: str, value: bytes, headers: Any, *, time_ms: int, key: bytes | None = None) -> None:
+        producer.produce(topic, value, key, headers=headers, timestamp=time_ms)
+
     road.publish(["evt_before"])
     for name, time_ms in TIMES_MS.items():
         subject = {"id": f"in_{name}", "object": "invoice", "amount_paid": 1}
         body = event_body(f"evt_ours_{name}", "invoice.paid", subject, created=CREATED)
         made = record(body, 0, topic=road.events, deployment=road.deployment)
-        producer.produce(road.events, made.value, made.key, headers=made.headers, timestamp=time_ms)
+        put(road.events, made.value or b"", made.headers, time_ms=time_ms, key=made.key)
         value, headers = WRAP["stripe-json"](invoice_paid(f"evt_bus_{name}"))
         for each in (value, value + b" "):
-            producer.produce(bus.topics[0], each, None, headers=headers, timestamp=time_ms)
+            put(bus.topics[0], each, headers, time_ms=time_ms)
     assert producer.flush(20) == 0
     assert refused == []
     with road.processor(**bus.settings) as running:
