@@ -179,6 +179,21 @@ def _refusal(event: EventRecord, *, rules: Rules, now: datetime) -> Fault | None
     return None
 
 
+def stranger(record: Record, event: EventRecord, envelope: Envelope) -> Fault | None:
+    """Return why an attested record cannot be as the bridge wrote it: its key or its subject, which nobody attests.
+
+    Its marker must stay free for the real one: somebody copied it under another key, or names an object whose order
+    and reads it would decide.
+    """
+    if event.trust != "attested":
+        return None
+    if not key_fits(record.key, account=event.identity.account, envelope=envelope):
+        return Fault("bad_key", "the record's key is not the account and the object")
+    if event.object_id != envelope.object_id:
+        return Fault("bad_headers", "ce_subject is not the object of the event")
+    return None
+
+
 def key_fits(key: bytes | None, *, account: str, envelope: Envelope) -> bool:
     """Tell whether a record's key can be the bridge's for this event.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from psycopg import Connection
 
-from onceflow_processor.admission import Fault, Item, key_fits
+from onceflow_processor.admission import Fault, Item, stranger
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.claim import IN_TURN, Claimed, Entry, claim, event_of
 from onceflow_processor.deadline import Deadline
@@ -27,7 +27,7 @@ from onceflow_processor.known import Known
 from onceflow_processor.look_up import look_up_facts
 from onceflow_processor.object_guard import lock_guards
 from onceflow_processor.ordering import counts_of, stale_of
-from onceflow_processor.parking import Waiting, exhausted, line_of, stand_behind
+from onceflow_processor.parking import Waiting, exhausted, give_way, line_of, stand_behind
 from onceflow_processor.position import Position
 from onceflow_processor.read_course import thin_event
 from onceflow_processor.reads.asking import read_results
@@ -224,11 +224,9 @@ class Attempt:
             if version is not None and not is_known(version):
                 counts.unknown_versions[version] = counts.unknown_versions.get(version, 0) + 1
             record = event_of(item)
-            if record.trust == "attested" and not key_fits(
-                item.record.key, account=record.identity.account, envelope=envelope
-            ):
-                # Somebody copied an attested record under another key.  Its marker must stay free for the real one.
-                item.event, item.fault = None, Fault("bad_key", "the record's key is not the account and the object")
+            strange = stranger(item.record, record, envelope)
+            if strange is not None:
+                item.event, item.fault = None, strange
                 strangers = True
                 continue
             if not is_thin:
@@ -269,6 +267,7 @@ class Attempt:
 
     def _write_tail(self, claimed: Claimed, behind: Sequence[Item], counts: Counts) -> None:
         untrusted = [item for item in self._items if item.event is None]
+        behind = [*behind, *give_way(claimed.firsts, claimed.parked_keys)]
         failed = [item for item in claimed.firsts if item.fault is not None]
         self._spend_attempts(failed)
         line = self._line(claimed, behind) if failed or behind else []

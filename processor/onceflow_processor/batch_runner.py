@@ -294,6 +294,9 @@ class BatchRunner:
         if item.fault is not None:
             if item.event is None:
                 raise AssertionError(f"a quarantined record cannot be written: {detail}")
+            if item.parked_as is not None:
+                # It has its marker and its row already, and keeps them: its key is tried again later.
+                return []
             # Even its marker cannot be written, so it is kept under its position alone.
             item.event = None
         item.fault = Fault(code, detail, names or None, blocks=True)

@@ -127,7 +127,8 @@ def _offer(items: Sequence[Item]) -> _Offer:
 
 
 def _order_keys(items: Sequence[Item], handlers: Handlers) -> Texts:
-    return Texts({item.order_key for item in items if item.fault is None and handlers.for_type(event_of(item).type)})
+    may_wait = (item for item in items if item.fault is None or item.fault.blocks)
+    return Texts({item.order_key for item in may_wait if handlers.for_type(event_of(item).type)})
 
 
 def claim_parameters(

@@ -22,7 +22,7 @@ log = structlog.get_logger("onceflow.processor")
 
 
 class HandlerFailed(Exception):
-    """A handler failed before any savepoint; the batch is rolled back and run again with savepoints."""
+    """A handler failed: the batch is rolled back and run again with savepoints, or to the savepoint where there is one."""
 
     def __init__(self, item: Item, fault: Fault, *, final: bool = False, touched: bool = True) -> None:
         """``touched`` says that the event's handlers may have done something in the database."""

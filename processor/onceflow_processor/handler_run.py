@@ -120,8 +120,9 @@ class HandlerRun:
                 done.append((item, effects))
         return done
 
-    def rehearse(self, item: Item, event: Event) -> Effects:
+    def rehearse(self, item: Item, event: Event, *, is_first: bool = True) -> Effects:
         """Run an event's handlers once, for a transaction that is rolled back; raises as ``plain``, and counts no try."""
+        self._check_time(item, is_first=is_first)
         try:
             return self._run_event(item, event)
         finally:

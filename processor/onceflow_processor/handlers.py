@@ -86,7 +86,8 @@ class Handlers:
                 state; an event that tells an older state than was applied, or the same again, is marked but not met.
                 ``"each"``: for handlers that act on transitions; every event is met, ``event.is_stale`` tells the older
                 ones, and two event ids of one change are met once.
-            replay: ``"never"`` leaves the handler out of ``onceflow replay``: it runs for live events only.
+            replay: ``"never"`` leaves the handler out of ``onceflow replay``: it runs for live events, and for what waited in
+                parking, however it came there.
             rerun: ``"safe"`` says that its own SQL may be kept when ``onceflow replay --rerun --execute`` runs it a
                 second time for the same event; otherwise only its outcomes and operations count, and its SQL is undone.
             lines: ``"all"``: an event whose object shows only its first lines waits until the others were read at Stripe

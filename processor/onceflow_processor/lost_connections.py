@@ -1,6 +1,6 @@
 """Events in whose handlers the connection is lost again and again: a handler may be what ends it.
 
-Rule: an event is given up only when nothing of it was done between the losses.  Pure.
+Rule: an event is given up only when nothing of it, and in its turn nothing behind it, was done between the losses.  Pure.
 """
 
 from __future__ import annotations

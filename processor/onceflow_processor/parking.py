@@ -51,6 +51,28 @@ def stand_behind(items: Sequence[Item], parked_keys: AbstractSet[str]) -> list[I
     return behind
 
 
+def give_way(items: Iterable[Item], parked_keys: AbstractSet[str]) -> list[Item]:
+    """Return the items that failed although their key waits for an earlier one; they lose their fault.
+
+    They stand behind it and are tried in their turn: with its own fault such an item would wait beside the head of its key,
+    and what comes behind it would run before it.
+
+    Args:
+        items: those of the batch that are ours, in its order.
+        parked_keys: the keys that wait already.
+    """
+    waits = set(parked_keys)
+    late: list[Item] = []
+    for item in items:
+        if item.fault is None or not (item.fault.blocks or item.fault.course is Course.PARK):
+            continue
+        if item.order_key in waits:
+            item.fault, item.tries = None, 0
+            late.append(item)
+        waits.add(item.order_key)
+    return late
+
+
 def exhausted(fault: Fault, *, attempts: int, rules: RetryRules) -> Fault:
     """Return the fault as it counts now: what was tried too often from parking needs a person."""
     if fault.course is not Course.PARK or fault.read is not None or attempts < rules.attempts_max:

@@ -63,7 +63,7 @@ def _end_redrive(
     hit("redrive.after_lock")
     connection.execute(_SQL["leave"], identity_columns(left))
     if not line:
-        connection.execute(_SQL["key_next"], key)
+        connection.execute(_SQL["key_next"], {**key, **identity_columns(redriven.heads)})
         connection.execute(_SQL["key_done"], key)
         return
     waiting, head = line[0], event_of(line[0].item).identity

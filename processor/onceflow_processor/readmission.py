@@ -16,9 +16,10 @@ import psycopg
 import structlog
 from psycopg import Connection
 
-from onceflow_processor.admission import Fault, Item, Rules, admit, key_fits
+from onceflow_processor.admission import Fault, Item, Rules, admit, stranger
 from onceflow_processor.arrays import Texts
 from onceflow_processor.claim import OUT_OF_TURN, claim, event_of
+from onceflow_processor.database import first_line
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.kept_records import headers_from, identity_columns, safe_text, timestamp_ms_of
 from onceflow_processor.parking import Waiting
@@ -65,23 +66,25 @@ class Readmission:
                 with connection.transaction():
                     self._judge(connection, row)
             except psycopg.Error as error:
-                if meaning_of(error) not in {Meaning.FENCED, Meaning.RERUN}:
+                meaning = meaning_of(error)
+                if meaning is Meaning.DATA:
+                    self._refuse(connection, row, Fault("effect_refused", first_line(error)))
+                    continue
+                if meaning not in {Meaning.FENCED, Meaning.RERUN}:
                     raise
                 log.info("readmission_again", reason=type(error).__name__)
 
     def _judge(self, connection: Connection[Any], row: tuple[Any, ...]) -> None:
-        topic_id, number, offset, topic, key, value, headers, record_time, asked_at = row
+        topic_id, number, offset, topic, key, value, headers, record_time, _ = row
         partition = Partition(topic, number)
         record = Record(
             partition, offset, timestamp_ms_of(record_time), key, value, headers_from(headers), generation=0
         )
         item = admit(record, rules=self._rules, now=datetime.now(UTC))
-        place = {"topic_id": topic_id, "partition": number, "offset": offset, "retry_asked_at": asked_at}
-        fault = item.fault or _misplaced(item)
+        place = _place(row)
+        fault = item.fault or stranger(item.record, event_of(item), item.take_envelope())
         if fault is not None:
-            detail = safe_text(fault.detail)
-            connection.execute(_SQL["refused_again"], {**place, "code": fault.code, "detail": detail})
-            log.info("record_refused_again", partition=str(partition), offset=offset, code=fault.code)
+            self._refuse(connection, row, fault)
             return
         event = event_of(item)
         known = {**place, **event.identity._asdict(), "type": event.type}
@@ -92,6 +95,14 @@ class Readmission:
             return
         connection.execute(_SQL["admitted_again"], known)
         log.info("record_admitted_again", partition=str(partition), offset=offset, event_id=event.identity.event_id)
+
+    def _refuse(self, connection: Connection[Any], row: tuple[Any, ...], fault: Fault) -> None:
+        """A person has to look at it again."""
+        place = _place(row)
+        detail = safe_text(fault.detail)
+        with connection.transaction():
+            connection.execute(_SQL["refused_again"], {**place, "code": fault.code, "detail": detail})
+        log.info("record_refused_again", partition=place["partition"], offset=place["offset"], code=fault.code)
 
     def _park(self, connection: Connection[Any], item: Item, *, topic_id: str) -> Fault | None:
         """Take the event's marker and let it be due; why a person still has to look at it, when another record has the marker.
@@ -120,10 +131,6 @@ class Readmission:
         return None
 
 
-def _misplaced(item: Item) -> Fault | None:
-    """An attested record under another key is nobody's, as when it was read first."""
-    event = event_of(item)
-    envelope = item.take_envelope()
-    if event.trust == "attested" and not key_fits(item.record.key, account=event.identity.account, envelope=envelope):
-        return Fault("bad_key", "the record's key is not the account and the object")
-    return None
+def _place(row: tuple[Any, ...]) -> dict[str, Any]:
+    """Return what names a row of ``asked_again``."""
+    return {"topic_id": row[0], "partition": row[1], "offset": row[2], "retry_asked_at": row[-1]}

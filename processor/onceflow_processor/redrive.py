@@ -119,24 +119,20 @@ class Redrive:
         """Lease a key and try its head; False when none is due."""
         connection = self._connection()
         with connection.transaction():
-            rows = connection.execute(
-                _SQL["claim_key"],
-                {
-                    "owner": self._owner,
-                    "lease_seconds": self._lease_seconds,
-                    "heads_max": self._heads_max,
-                    "bytes_max": HEADS_BYTES_MAX,
-                },
-            ).fetchall()
-            is_empty = bool(rows) and rows[0][2] is None
-            if is_empty:
-                # Its head left between the look and the lease.
-                key = {"order_key": rows[0][0]}
-                connection.execute(_SQL["key_next"], key)
+            lease = {"owner": self._owner, "lease_seconds": self._lease_seconds}
+            leased = connection.execute(_SQL["claim_key"], lease).fetchone()
+            if leased is None:
+                return False
+            key = {"order_key": leased[0]}
+            limits = {"heads_max": self._heads_max, "bytes_max": HEADS_BYTES_MAX}
+            # A statement of its own: what was put in front before the key's row was locked is seen.
+            rows = connection.execute(_SQL["claim_heads"], {**key, **limits}).fetchall()
+            if not rows:
+                # All of them left between the look and the lease.
                 connection.execute(_SQL["key_done"], key)
-        if rows and not is_empty:
-            self._try(_heads(rows))
-        return bool(rows)
+        if rows:
+            self._try(_heads(rows, order_key=leased[0], fence=leased[1]))
+        return True
 
     def _try(self, heads: Heads) -> None:
         items, end, begun = heads.items, BatchEnd(), time.monotonic()
@@ -155,7 +151,10 @@ class Redrive:
             for ending, events in _endings(end).items():
                 self._count(ending, events)
             self._note(end)
-        self._lost.forget_done(end.positions)
+        for item in items:
+            # Not by the position: heads of other keys stand further on in the same partition.
+            if _is_done(item, end):
+                self._lost.forget(item)
         if any(not _is_done(item, end) for item in items):
             self._give_back()
         self._unfinished = None
@@ -218,16 +217,16 @@ def _endings(end: BatchEnd) -> dict[str, int]:
     }
 
 
-def _heads(rows: Sequence[tuple[Any, ...]]) -> Heads:
-    """Return what ``claim_key`` has found."""
-    items = [_item(row) for row in rows]
-    order_key, fence, open_tries, topic_id = rows[0][0], rows[0][1], rows[0][6], rows[0][7]
+def _heads(rows: Sequence[tuple[Any, ...]], *, order_key: str, fence: int) -> Heads:
+    """Return what ``claim_heads`` has found."""
+    items = [_item(row, order_key=order_key) for row in rows]
+    open_tries, topic_id = rows[0][4], rows[0][5]
     identities = tuple(item.parked_as for item in items if item.parked_as is not None)
     return Heads(Redriven(order_key, identities, fence), items, topic_id, open_tries)
 
 
-def _item(row: tuple[Any, ...]) -> Item:
-    (order_key, _, account, mode, event_id, attempts, _, _, number, offset, topic, key, value, body,
+def _item(row: tuple[Any, ...], *, order_key: str) -> Item:
+    (account, mode, event_id, attempts, _, _, number, offset, topic, key, value, body,
      headers, record_time, event_type, object_id, created, received_at, body_sha256) = row  # fmt: skip
     identity = Identity(account, mode, event_id)
     record = Record(

@@ -109,7 +109,7 @@ class Worker:
             connection=self._usable_connection,
             # The breaker of live events hears nothing of redrives: each of them waits for itself alone.
             runner=lambda connection, entry: self._runner(connection, entry=entry, breaker=Breaker()),
-            note=self._note_counts,
+            note=self._note_redriven,
             count=lambda end, events: metrics.redrives.labels(end).inc(events),
             stopping=stopping,
         )
@@ -187,8 +187,10 @@ class Worker:
 
     def _usable_connection(self) -> Connection[Any]:
         if self._connection is None or self._connection.closed:
-            # A handler was stopped in the middle of a query.  The fence still protects what is held.
+            # A handler was stopped in the middle of a query.  The fence still protects what is held, but the new connection
+            # may reach a server that lacks the last commits: a fact that is remembered as taken would lose its effect.
             self._connection = self._open_database()
+            self._known.forget_all()
         return self._connection
 
     def _runner(self, connection: Connection[Any], *, entry: Entry, breaker: Breaker) -> BatchRunner:
@@ -269,6 +271,11 @@ class Worker:
             self._metrics.lanes_closed.set(len(end.closed_lanes))
             self._lane_check_at = time.monotonic() + HOLD_SECONDS
         self._partitions.hold(end, self._connection)
+
+    def _note_redriven(self, end: BatchEnd) -> None:
+        self._note_counts(end)
+        if end.closed_lanes:
+            self._lane_check_at = time.monotonic() + HOLD_SECONDS
 
     def _check_lanes_due(self, connection: Connection[Any]) -> None:
         if self._lane_check_at <= time.monotonic():

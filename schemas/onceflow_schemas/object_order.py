@@ -94,7 +94,8 @@ _INTENT = {
     "requires_capture": 50, "canceled": 60, "succeeded": 70,
 }  # fmt: skip
 _FAILED_TRY = 40
-"""A failed try: the status is that of the beginning again, but it comes after the steps of that try."""
+"""A failed try: the status is that of the beginning again, but it comes after the creation, and before success.  Steps of a try may
+be those before it or those of the next one."""
 
 LIFECYCLES: Mapping[str, _Lifecycle] = {
     "subscription": _Lifecycle(
@@ -200,7 +201,17 @@ def compare(applied: ObjectState | None, offered: ObjectState) -> Order:
     before, after = (_phase(applied), applied.created), (_phase(offered), offered.created)
     if before != after:
         return Order.NEWER if before < after else Order.OLDER
+    if _is_of_another_try(applied, offered) or _is_of_another_try(offered, applied):
+        return Order.TIE
     return _compare_ranks(applied.rank, offered.rank)
+
+
+def _is_of_another_try(failed: ObjectState, step: ObjectState) -> bool:
+    """True for a failed try and a step of a try: the step came before it, or is that of the next try in the same second."""
+    lifecycle = LIFECYCLES.get(failed.kind)
+    if lifecycle is None or failed.type not in lifecycle.by_type or step.type in lifecycle.by_type:
+        return False
+    return 0 < lifecycle.statuses.get(step.status or "", 0) < lifecycle.by_type[failed.type]
 
 
 def applied_after(applied: ObjectState | None, offered: ObjectState, *, order: Order) -> ObjectState:

@@ -162,17 +162,21 @@ class Bench:
     def redrive(self, turns: int = 1) -> list[BatchEnd]:
         """Try what is due, as the worker does between batches; return how each try ended."""
         ends: list[BatchEnd] = []
-        redrive = Redrive(
+        redrive = self.redriving(note=ends.append)
+        for _ in range(turns):
+            redrive.turn()
+        return ends
+
+    def redriving(self, *, note: Callable[[BatchEnd], None] = lambda _end: None) -> Redrive:
+        """The redrives of one process."""
+        return Redrive(
             owner=f"bench-{id(self)}",
             lease_seconds=self.lease_seconds,
             connection=lambda: self.connection,
             runner=lambda _connection, entry: self._runner(entry),
-            note=ends.append,
+            note=note,
             stopping=lambda: self.stopping,
         )
-        for _ in range(turns):
-            redrive.turn()
-        return ends
 
     def make_due(self) -> None:
         """Let all keys that wait for a time be due now, as a person may."""

@@ -331,6 +331,30 @@ def test_a_rekeyed_copy_takes_no_marker_from_the_real_event(bench: MakeBench) ->
     assert one.states() == {"evt_1": "processed", "evt_2": "processed"}
 
 
+@pytest.mark.parametrize("subject", [b"in_victim", None])
+def test_a_copy_that_names_another_object_takes_no_marker_and_moves_no_guard(
+    bench: MakeBench, subject: bytes | None
+) -> None:
+    """Nobody attests the subject, so nothing may be decided by it."""
+    handlers = Handlers()
+
+    @handlers.on("invoice.*", order="latest")
+    def keep(event: Event, tx: Tx) -> None:
+        tx.outcome("kept", key=event.object["id"], data={"event": event.id})
+
+    one = bench(handlers)
+    copy = record(paid("evt_1"), 0)
+    copy.headers = [(name, value) for name, value in copy.headers or () if name != "ce_subject"]
+    if subject is not None:
+        copy.headers.append(("ce_subject", subject))
+    one.run([copy])
+    assert one.quarantine() == {0: "bad_headers"}
+    assert one.states() == {}
+    assert one.rows("SELECT object_id FROM onceflow.object_guard WHERE created IS NOT NULL") == []
+    one.run([record(paid("evt_1"), 1)])
+    assert one.states() == {"evt_1": "processed"}
+
+
 def test_a_lost_grant_is_not_the_events_fault(bench: MakeBench) -> None:
     one = bench(simple())
     with psycopg.connect(one.url, autocommit=True) as setup:

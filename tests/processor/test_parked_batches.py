@@ -46,6 +46,38 @@ def test_fifty_of_one_key_with_the_twenty_fifth_poisoned(bench: MakeBench, poiso
     assert one.next_offset() == 102
 
 
+@pytest.mark.parametrize("is_parked_before", [False, True])
+def test_one_that_failed_for_good_waits_its_turn_behind_an_earlier_one_that_has_to_wait(
+    bench: MakeBench, poison: Poison, *, is_parked_before: bool
+) -> None:
+    """The earlier one goes well in the first attempt, and not in the one that leaves the failed one out."""
+    poison.raises["evt_2"] = Quarantine("not ours")
+    one, is_away = bench(poison.handlers), True
+
+    @poison.handlers.on("invoice.paid", name="flaky")
+    def flaky(event: Event, _tx: Tx) -> None:
+        if event.id == "evt_1" and "evt_2" in poison.calls and is_away:
+            raise RetryIn(0)
+
+    if is_parked_before:
+        poison.raises["evt_0"] = RetryIn(0)
+        one.run([of_key("evt_0", "in_1", 0), of_key("evt_1", "in_1", 1)])
+        assert parked(one) == ["evt_0", "evt_1"]
+    one.run([of_key(f"evt_{n}", "in_1", n) for n in ((2, 3) if is_parked_before else (1, 2, 3))])
+    first = [] if not is_parked_before else ["evt_0"]
+    assert parked(one) == [*first, "evt_1", "evt_2", "evt_3"]
+    assert key_rows(one) == [("acct_test/in_1", "retry", (*first, "evt_1")[0])]
+    assert one.quarantine() == {}
+    poison.raises.pop("evt_0", None)
+    is_away = False
+    one.make_due()
+    one.redrive(10)
+    assert ledger(one) == [*first, "evt_1"]
+    assert key_rows(one) == [("acct_test/in_1", "quarantined", "evt_2")]
+    assert parked(one) == ["evt_3"]
+    assert "evt_3" not in poison.calls
+
+
 def test_events_of_a_parked_key_in_later_batches_and_partitions_wait_behind(bench: MakeBench, poison: Poison) -> None:
     poison.raises["evt_1"] = ConnectionRefusedError("the rating service is away")
     one = bench(poison.handlers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceflow_processor.admission import ORDER_KEY_BYTES_MAX, Fault, Item, order_key_of
-from onceflow_processor.parking import Waiting, exhausted, line_of, stand_behind
+from onceflow_processor.parking import Waiting, exhausted, give_way, line_of, stand_behind
 from onceflow_processor.records import Partition, Record
 from onceflow_schemas.failure_course import Course, RetryRules
 
@@ -30,6 +30,16 @@ def test_items_of_parked_keys_and_those_after_a_failed_one_wait() -> None:
 
 def test_what_failed_itself_is_not_behind_anything() -> None:
     assert stand_behind([item("a", PARKS), item("a", BLOCKS)], frozenset({"a"})) == []
+
+
+def test_what_failed_behind_another_of_its_key_gives_way() -> None:
+    first, second, third = item("a", PARKS), item("a", BLOCKS), item("a", PARKS)
+    content, other, of_parked = item("a", CONTENT), item("b", BLOCKS), item("c", BLOCKS)
+    second.tries = 3
+    late = give_way([item("a"), first, second, third, content, other, of_parked], frozenset({"c"}))
+    assert late == [second, third, of_parked]
+    assert [(one.fault, one.tries) for one in late] == [(None, 0)] * 3
+    assert (first.fault, content.fault, other.fault) == (PARKS, CONTENT, BLOCKS)
 
 
 def test_the_line_keeps_the_order_of_the_batch() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
 
 import psycopg
 import pytest
 
-from onceflow import Handlers, Quarantine, RetryIn
-from onceflow_processor.redrive import TRIES_IN_TURN_MAX
+from onceflow import Event, Handlers, Quarantine, RetryIn, Tx
+from onceflow_processor.lost_connections import LOST_CONNECTIONS_MAX
+from onceflow_processor.redrive import LOOK_SECONDS, TRIES_IN_TURN_MAX
 from onceflow_schemas.failure import Unavailable
 from onceflow_schemas.failure_course import RetryRules
 from tests.processor.conftest import Bench
@@ -200,6 +202,36 @@ def test_a_lost_database_costs_no_try(bench: MakeBench, poison: Poison) -> None:
         one.redrive()
     [row] = one.rows("SELECT attempts, open_tries FROM onceflow.parked")
     assert (row["attempts"], row["open_tries"]) == (1, 1)
+
+
+def test_an_event_that_costs_the_connection_again_and_again_is_given_up_although_others_are_done_meanwhile(
+    bench: MakeBench, poison: Poison
+) -> None:
+    """Events of another key stand further on in the same partition, and are tried in between."""
+    one = bench(poison.handlers)
+    poison.raises |= {"evt_cuts": RetryIn(60), "evt_other": RetryIn(60)}
+    one.run([of_key("evt_cuts", "in_1", 0), of_key("evt_other", "in_2", 1)])
+
+    @poison.handlers.on("invoice.paid", name="cut")
+    def cut(event: Event, tx: Tx) -> None:
+        if event.id == "evt_cuts":
+            tx.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+
+    del poison.raises["evt_cuts"]
+    redrive, lost = one.redriving(), 0
+    with ExitStack() as opened:
+        for _ in range(4 * LOST_CONNECTIONS_MAX):
+            one.make_due()
+            if one.connection.closed:
+                one.connection = opened.enter_context(closing(psycopg.connect(one.url)))
+            with suppress(Unavailable):
+                redrive.turn()
+            lost += one.connection.closed
+            if one.quarantine():
+                break
+            one.wait(LOOK_SECONDS)
+    assert one.quarantine() == {0: "handler_broke_transaction"}
+    assert lost == LOST_CONNECTIONS_MAX
 
 
 def test_an_event_in_whose_tries_processes_died_is_quarantined_without_another(

@@ -81,7 +81,6 @@ LIVES: dict[str, list[Step]] = {
         ("payment_intent.created", {"status": "requires_payment_method"}),
         ("payment_intent.requires_action", {"status": "requires_action"}),
         ("payment_intent.processing", {"status": "processing"}),
-        ("payment_intent.payment_failed", {"status": "requires_payment_method", "error": 1}),
         ("payment_intent.amount_capturable_updated", {"status": "requires_capture"}),
         ("payment_intent.succeeded", {"status": "succeeded", "amount_received": 500}),
     ),
@@ -143,7 +142,6 @@ LIVES: dict[str, list[Step]] = {
         "setup_intent",
         ("setup_intent.created", {"status": "requires_payment_method"}),
         ("setup_intent.requires_action", {"status": "requires_action"}),
-        ("setup_intent.setup_failed", {"status": "requires_payment_method", "error": 1}),
         ("setup_intent.succeeded", {"status": "succeeded"}),
     ),
     "customer": steps(
@@ -184,6 +182,22 @@ def test_two_states_are_each_other_s_opposite(life: str) -> None:
     states = [state(*step) for step in LIVES[life]]
     for one, two in itertools.permutations(states, 2):
         assert compare(one, two) is opposite[compare(two, one)]
+
+
+@pytest.mark.parametrize("status", ["requires_confirmation", "requires_action", "processing"])
+@pytest.mark.parametrize(("kind", "failure"), [("payment_intent", "payment_failed"), ("setup_intent", "setup_failed")])
+def test_a_failed_try_and_a_step_of_the_next_one_in_one_second_are_a_tie(kind: str, failure: str, status: str) -> None:
+    """The step may also be of the try that failed: whoever reads the object knows."""
+    failed = state(f"{kind}.{failure}", {"object": kind, "status": "requires_payment_method", "error": 1})
+    step = state(f"{kind}.step", {"object": kind, "status": status})
+    again = state(f"{kind}.{failure}", {"object": kind, "status": "requires_payment_method", "error": 2})
+    first = state(f"{kind}.created", {"object": kind, "status": "requires_payment_method"})
+    done = state(f"{kind}.succeeded", {"object": kind, "status": "succeeded"})
+    assert (compare(failed, step), compare(step, failed), compare(failed, again)) == (Order.TIE,) * 3
+    assert (compare(first, failed), compare(failed, first)) == (Order.NEWER, Order.OLDER)
+    assert (compare(failed, done), compare(done, failed)) == (Order.NEWER, Order.OLDER)
+    later = state(f"{kind}.step", {"object": kind, "status": status}, second=1)
+    assert (compare(failed, later), compare(later, failed)) == (Order.NEWER, Order.OLDER)
 
 
 def test_every_kind_with_ranks_has_a_life_here() -> None:

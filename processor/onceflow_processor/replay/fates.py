@@ -92,7 +92,10 @@ def judge(
         return Judged(item, Fate.UNTRUSTED, None if item.fault is None else item.fault.code)
     marker = markers.get(item.event.identity)
     if marker is not None:
-        return Judged(item, _known_fate(item.event.type, marker, handled=handled, rerun=rerun, ignored=ignored))
+        fate = _known_fate(item.event.type, marker, handled=handled, rerun=rerun, ignored=ignored)
+        if marker.state == "ignored" and fate is Fate.RUN and item.fault is not None:
+            return Judged(item, Fate.REFUSED, item.fault.code)
+        return Judged(item, fate)
     if next_offset is not None and item.record.offset >= next_offset:
         # The order of a key is the processor's business: a replay that runs in front of it would turn it round.
         return Judged(item, Fate.AHEAD)

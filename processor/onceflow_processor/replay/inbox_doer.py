@@ -12,7 +12,6 @@ from typing import Any
 from psycopg import Connection
 
 from onceflow_processor.admission import Item
-from onceflow_processor.attempt import AttemptSettings
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
 from onceflow_processor.breaker import Breaker
 from onceflow_processor.claim import OUT_OF_TURN, Entry
@@ -42,7 +41,7 @@ class InboxDoer:
         self._deadline = Deadline(surroundings.handler_deadline_seconds)
         given = surroundings.settings.attempt
         run = replace(given.run, handlers=given.handlers.for_replay())
-        self._settings = AttemptSettings(run, given.cluster_id)
+        self._settings = replace(given, run=run)
 
     def do(self, items: Sequence[Item], progress: Progress) -> str | None:
         """Run items of one partition in their order, in one transaction or several, with the run's row in each.

@@ -224,10 +224,16 @@ def stretch_of(
             faults.append(Fault("replay_range_refused", f"{name} {offset} is beyond the end: {log}"))
     if request.from_offset is not None and 0 <= request.from_offset < bounds.low:
         faults.append(Fault("replay_range_refused", f"--from-offset {request.from_offset} is gone: {log}"))
+    if request.to_offset is not None and 0 <= request.to_offset < bounds.low:
+        faults.append(Fault("replay_range_refused", f"--to-offset {request.to_offset} is gone: {log}"))
     if faults:
         return faults
     first = _first_of(request.from_offset, from_time_offset, bounds.low)
     end = _first_of(request.to_offset, to_time_offset, bounds.high)
+    if end < first and (request.from_offset is None) != (request.to_offset is None):
+        return [
+            Fault("replay_range_refused", f"the range of {request.topic}/{partition} ends at {end}, before {first}")
+        ]
     return Stretch(partition, first, max(first, end))
 
 

@@ -103,6 +103,7 @@ class RerunAttempt:
 
         Raises:
             HandlerFailed: the transaction is broken; the event must be left out.
+            CutBefore: the handlers take too long for one transaction; the caller rolls back, and runs fewer.
             psycopg.Error, NotCommitted, TotalMoved: the caller rolls back and decides.
         """
         self._open()
@@ -110,7 +111,7 @@ class RerunAttempt:
         self._begin_reads(items)
         found, work = self._sort_out(items, markers)
         self._prepare(work, markers)
-        ran = [self._run_event(item, event) for item, event in work]
+        ran = [self._run_event(item, event, is_first=not place) for place, (item, event) in enumerate(work)]
         found += self._compared(ran, markers)
         if not self._rules.execute:
             note(found)
@@ -209,12 +210,12 @@ class RerunAttempt:
             totals=RecordedTotals(self._reader),
         )
 
-    def _run_event(self, item: Item, event: Event) -> tuple[Event, Effects, EventRerun]:
+    def _run_event(self, item: Item, event: Event, *, is_first: bool) -> tuple[Event, Effects, EventRerun]:
         """Run the handlers of one event in a savepoint; what it asked for, unless it failed or is held."""
         self._operations.met.clear()
         self._connection.execute(_SQL["savepoint_event"])
         try:
-            effects = self._handlers.rehearse(item, event)
+            effects = self._handlers.rehearse(item, event, is_first=is_first)
         except HandlerFailed as failure:
             if failure.spoils or self._connection.closed:
                 raise

@@ -16,10 +16,9 @@ from psycopg import Connection
 from psycopg.pq import TransactionStatus
 
 from onceflow_processor.admission import Fault, Item
-from onceflow_processor.attempt import AttemptSettings
 from onceflow_processor.database import first_line
 from onceflow_processor.deadline import Deadline
-from onceflow_processor.handler_failure import ConnectionLost, HandlerFailed
+from onceflow_processor.handler_failure import ConnectionLost, CutBefore, HandlerFailed
 from onceflow_processor.replay.rerun_attempt import RerunAttempt, RerunRules
 from onceflow_processor.replay.rerun_handlers import TotalMoved
 from onceflow_processor.replay.rerun_report import EventRerun, RerunReport
@@ -49,7 +48,7 @@ class RerunDoer:
     def __init__(self, surroundings: Surroundings, *, execute: bool, allow_operations: bool) -> None:
         self._around = surroundings
         given = surroundings.settings.attempt
-        self._settings = AttemptSettings(replace(given.run, handlers=given.handlers.for_replay()), given.cluster_id)
+        self._settings = replace(given, run=replace(given.run, handlers=given.handlers.for_replay()))
         self._rules = RerunRules(execute=execute, allow_operations=allow_operations, handlers=given.handlers)
         self._deadline = Deadline(surroundings.handler_deadline_seconds)
         self._reader: Connection[Any] | None = None
@@ -81,6 +80,10 @@ class RerunDoer:
             except HandlerFailed as failure:
                 self._leave_out(failure.item, failure.fault)
                 self._recover(spoiled=failure.spoils)
+            except CutBefore as cut:
+                self._recover(spoiled=False)
+                place = next(number for number, item in enumerate(part) if item is cut.item)
+                return [part[:place], part[place:]]
             except (psycopg.Error, NotCommitted, TotalMoved, ConnectionLost) as error:
                 rest = self._after_error(error, part)
                 if rest is not None:

@@ -64,6 +64,8 @@ class RerunHandlers(HandlerRun):
         self._totals = totals
 
     def _transaction(self, handler: Handler, event: Event, effects: Effects) -> Tx:
+        # What a handler booked before it failed was taken back with it, and must not be booked again for the next one.
+        self._totals.made.clear()
         self._connection.execute(_SQL["savepoint_handler"])
         return RerunTx(self._connection, totals=self._totals, **self._given(handler, event, effects))
 

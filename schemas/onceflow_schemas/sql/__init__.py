@@ -38,7 +38,7 @@ def queries(file_name: str) -> Mapping[str, bytes]:
     """Return the queries of ``sql/<file_name>.sql`` by name, as the bytes that psycopg takes.
 
     A query begins at a line ``-- name: <query>`` and ends at the next one.  What several queries have in common begins at a
-    line ``-- fragment: <name>`` and stands where a query says ``-- include: <name>``.
+    line ``-- fragment: <name>`` and stands where a query, or a fragment, says ``-- include: <name>``.
 
     Raises:
         ValueError: when a name is given twice in one file, or a fragment is missing.
@@ -96,7 +96,7 @@ def _whole(text: str, fragments: Mapping[str, str]) -> str:
         if include[1] not in fragments:
             message = f"there is no fragment {include[1]}"
             raise ValueError(message)
-        return fragments[include[1]].strip("\n")
+        return _INCLUDE.sub(fragment, fragments[include[1]].strip("\n"))
 
     return _without_comments(_INCLUDE.sub(fragment, text))
 

@@ -28,7 +28,7 @@ FROM (
     LEFT JOIN onceflow.inbox ON inbox.account = kept.account AND inbox.mode = kept.mode AND inbox.event_id = kept.event_id
 ) AS one
 
--- fragment: quarantine_filter
+-- fragment: common_filter
 WHERE (%(type)s::text IS NULL OR type = %(type)s::text)
   AND (%(handler)s::text IS NULL OR handler = %(handler)s::text)
   AND (%(code)s::text IS NULL OR code = %(code)s::text)
@@ -41,6 +41,9 @@ WHERE (%(type)s::text IS NULL OR type = %(type)s::text)
   AND (%(partition)s::integer IS NULL OR partition = %(partition)s::integer)
   AND (%(from_offset)s::bigint IS NULL OR "offset" >= %(from_offset)s::bigint)
   AND (%(to_offset)s::bigint IS NULL OR "offset" <= %(to_offset)s::bigint)
+
+-- fragment: quarantine_filter
+-- include: common_filter
   AND (%(since)s::timestamptz IS NULL OR quarantined_at >= %(since)s::timestamptz)
   AND (%(until)s::timestamptz IS NULL OR quarantined_at < %(until)s::timestamptz)
   AND (NOT %(without_identity)s OR event_id IS NULL)
@@ -67,18 +70,7 @@ FROM (
 ) AS one
 
 -- fragment: parked_filter
-WHERE (%(type)s::text IS NULL OR type = %(type)s::text)
-  AND (%(handler)s::text IS NULL OR handler = %(handler)s::text)
-  AND (%(code)s::text IS NULL OR code = %(code)s::text)
-  AND (%(error)s::text IS NULL OR error = %(error)s::text)
-  AND (%(group)s::text IS NULL OR concat_ws(' ', type, coalesce(nullif(handler, ''), '-'), error) = %(group)s::text)
-  AND (%(account)s::text IS NULL OR account = %(account)s::text)
-  AND (%(order_key)s::text IS NULL OR order_key = %(order_key)s::text)
-  AND (%(event_id)s::text IS NULL OR event_id = %(event_id)s::text)
-  AND (%(topic)s::text IS NULL OR topic = %(topic)s::text)
-  AND (%(partition)s::integer IS NULL OR partition = %(partition)s::integer)
-  AND (%(from_offset)s::bigint IS NULL OR "offset" >= %(from_offset)s::bigint)
-  AND (%(to_offset)s::bigint IS NULL OR "offset" <= %(to_offset)s::bigint)
+-- include: common_filter
   AND (%(since)s::timestamptz IS NULL OR parked_at >= %(since)s::timestamptz)
   AND (%(until)s::timestamptz IS NULL OR parked_at < %(until)s::timestamptz)
   AND (%(ids)s::text[] IS NULL OR event_id = ANY(%(ids)s::text[])
@@ -217,7 +209,8 @@ WHERE inbox.account = meant.account AND inbox.mode = meant.mode AND inbox.event_
 
 -- name: move_keys_on
 -- The first that waits in each key is its head now, and due, unless the key still waits for a head that nobody has decided
--- about.  The fence is raised: whoever has the former head in hand writes nothing.  Index: parked_order.
+-- about.  The fence is raised: whoever has the former head in hand, or events that now stand behind another, writes nothing.
+-- Index: parked_order.
 UPDATE onceflow.parked_key
 SET reason = 'retry', account = head.account, mode = head.mode, event_id = head.event_id, due_at = clock_timestamp(),
     lease_owner = NULL, lease_until = NULL, fence = fence + 1
@@ -230,7 +223,8 @@ WHERE parked_key.order_key = head.order_key
   AND CASE WHEN parked_key.reason = 'quarantined'
            THEN (parked_key.account, parked_key.mode, parked_key.event_id) IN (
                SELECT * FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]))
-           ELSE (parked_key.account, parked_key.mode, parked_key.event_id) <> (head.account, head.mode, head.event_id) END;
+           ELSE (parked_key.account, parked_key.mode, parked_key.event_id) <> (head.account, head.mode, head.event_id)
+                OR parked_key.lease_owner IS NOT NULL END;
 
 -- name: end_keys
 -- Keys in which nothing waits any more, with the same exception.

@@ -33,28 +33,33 @@ FROM unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[], %(or
                type, code, detail, handler, traceback, failure_group, wait_seconds);
 
 -- name: claim_key
--- Leases the key that is due first and counts the try of its head, committed before the try: one that kills the process is
--- counted.  Events behind a head come along when it and they were never tried, up to a number and a size, and as long as they
--- follow each other in one partition.  No row: nothing is due.  A row without an event: its head has just left, so the key is to
--- be settled.  Index: parked_key_due, parked_order.
+-- Leases the key that is due first; no row: nothing is due.  A lease that ends later than any that is taken now was written by a
+-- clock that had jumped.  The time is the statement's, because one that changes while it runs cannot be looked up in an index.
+-- Index: parked_key_due.
 WITH due AS (
     SELECT order_key FROM onceflow.parked_key
-    WHERE due_at < 'infinity' AND due_at <= clock_timestamp()
-      AND (lease_until IS NULL OR lease_until <= clock_timestamp())
+    WHERE due_at < 'infinity' AND due_at <= statement_timestamp()
+      AND (lease_until IS NULL OR lease_until <= statement_timestamp()
+           OR lease_until > statement_timestamp() + (%(lease_seconds)s + 60) * interval '1 second')
     ORDER BY due_at
     LIMIT 1
     FOR UPDATE SKIP LOCKED
-), taken AS (
-    UPDATE onceflow.parked_key
-    SET lease_owner = %(owner)s, lease_until = clock_timestamp() + %(lease_seconds)s * interval '1 second', fence = fence + 1
-    FROM due
-    WHERE parked_key.order_key = due.order_key
-    RETURNING parked_key.order_key, parked_key.fence
-), first AS (
+)
+UPDATE onceflow.parked_key
+SET lease_owner = %(owner)s, lease_until = clock_timestamp() + %(lease_seconds)s * interval '1 second', fence = fence + 1
+FROM due
+WHERE parked_key.order_key = due.order_key
+RETURNING parked_key.order_key, parked_key.fence;
+
+-- name: claim_heads
+-- The head of a leased key, and its try counted, committed before the try: one that kills the process is counted.  Events behind
+-- a head come along when it and they were never tried, up to a number and a size, and as long as they follow each other in one
+-- partition.  Index: parked_order.
+WITH first AS (
     SELECT account, mode, event_id, seq, attempts + open_tries = 0 AND code IS NULL AS is_fresh, topic_id, partition, "offset",
            coalesce(octet_length(value), 0) + coalesce(octet_length(body), 0) AS bytes
     FROM onceflow.parked
-    WHERE order_key = (SELECT order_key FROM taken)
+    WHERE order_key = %(order_key)s
     ORDER BY seq
     LIMIT %(heads_max)s
 ), placed AS (
@@ -74,12 +79,11 @@ WITH due AS (
     WHERE parked.account = head.account AND parked.mode = head.mode AND parked.event_id = head.event_id AND head.is_tried
     RETURNING parked.*
 )
-SELECT taken.order_key, taken.fence, counted.account, counted.mode, counted.event_id, counted.attempts, counted.open_tries,
+SELECT counted.account, counted.mode, counted.event_id, counted.attempts, counted.open_tries,
        counted.topic_id, counted.partition, counted."offset", counted.topic, counted.key, counted.value, counted.body,
        counted.headers::text, counted.record_time, counted.type, inbox.object_id, inbox.event_created, inbox.received_at,
        inbox.body_sha256
-FROM taken
-LEFT JOIN counted ON true
+FROM counted
 LEFT JOIN onceflow.inbox
     ON inbox.account = counted.account AND inbox.mode = counted.mode AND inbox.event_id = counted.event_id
 ORDER BY counted.seq;
@@ -131,16 +135,23 @@ WHERE order_key = %(order_key)s;
 
 -- name: key_next
 -- The head is done: the next event of the key is its head.  The key's row is locked, and this statement's snapshot is younger
--- than that lock, so it sees whatever was added.
+-- than that lock, so it sees whatever was added.  The lease stays while the redrive has heads in hand: another process would only
+-- wait for their markers.
 UPDATE onceflow.parked_key
 SET reason = 'retry', account = next.account, mode = next.mode, event_id = next.event_id,
-    due_at = greatest(clock_timestamp(), next.next_attempt_at), lease_owner = NULL, lease_until = NULL
+    due_at = greatest(clock_timestamp(), next.next_attempt_at),
+    lease_owner = CASE WHEN in_hand.still THEN lease_owner END, lease_until = CASE WHEN in_hand.still THEN lease_until END
 FROM (
     SELECT account, mode, event_id, next_attempt_at FROM onceflow.parked
     WHERE order_key = %(order_key)s
     ORDER BY seq
     LIMIT 1
-) AS next
+) AS next, (
+    SELECT count(*) > 0 AS still
+    FROM onceflow.parked
+    JOIN unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]) AS head (account, mode, event_id)
+        USING (account, mode, event_id)
+) AS in_hand
 WHERE parked_key.order_key = %(order_key)s;
 
 -- name: key_done
@@ -149,15 +160,14 @@ DELETE FROM onceflow.parked_key
 WHERE order_key = %(order_key)s AND NOT EXISTS (SELECT FROM onceflow.parked WHERE parked.order_key = %(order_key)s);
 
 -- name: give_key_back
--- The try did not come to an end and nobody died: the key is due again after a while, and the try does not count.  The lease is
--- gone already where a part of the events was done.
+-- The try did not come to an end and nobody died: the key is due again after a while, and the try does not count.
 WITH held AS (
     UPDATE onceflow.parked_key
     SET due_at = clock_timestamp() + %(wait_seconds)s * interval '1 second', lease_owner = NULL, lease_until = NULL
     WHERE order_key = %(order_key)s AND fence = %(fence)s AND coalesce(lease_owner, %(owner)s) = %(owner)s
     RETURNING order_key
 )
-UPDATE onceflow.parked SET attempts = greatest(0, attempts - 1), open_tries = 0
+UPDATE onceflow.parked SET attempts = greatest(0, attempts - 1), open_tries = greatest(0, open_tries - 1)
 FROM held, unnest(%(accounts)s::text[], %(modes)s::text[], %(event_ids)s::text[]) AS tried (account, mode, event_id)
 WHERE parked.account = tried.account AND parked.mode = tried.mode AND parked.event_id = tried.event_id
   AND parked.order_key = held.order_key;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from onceflow import Event, Handlers, Tx
 from onceflow.effects import refund
+from tests.processor.replay import first_handlers
 
 handlers = Handlers()
 give_back = handlers.use(refund, name="give_back")
@@ -20,8 +21,8 @@ def books(event: Event, tx: Tx) -> None:
         tx.outcome("thanks", key=event.object["id"], data={"tax": tx.book("tax", event.object["id"], total=7)})
     if event.id.startswith("evt_breaks"):
         tx.connection.commit()
-    if event.id.startswith("evt_sleeps"):
-        tx.execute("SELECT pg_sleep(60)")
+    if event.id.startswith(("evt_sleeps", "evt_takes_time")):
+        tx.execute("SELECT pg_sleep(%s)", [60 if event.id.startswith("evt_sleeps") else 0.9])
     if event.id.startswith(("evt_asks", "evt_wants")):
         tx.request(give_back, subject=event.object["id"], charge="ch_1", amount=5)
     if event.id.startswith("evt_conflict"):
@@ -30,27 +31,17 @@ def books(event: Event, tx: Tx) -> None:
         raise ValueError(event.id)
 
 
-@handlers.on("invoice.paid", rerun="safe")
-def counts(event: Event, tx: Tx) -> None:
-    tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, 2)", [event.id])
+@handlers.on("invoice.paid")
+def books_late(event: Event, tx: Tx) -> None:
+    """Two events tell one total, and the first of them fails after it."""
+    if event.id.startswith("evt_late"):
+        tx.outcome("late", key=event.object["id"], data={"added": tx.book("late", "shared", total=9)})
+    if event.id.startswith("evt_late_fails"):
+        raise ValueError(event.id)
 
 
-@handlers.on("invoice.paid", replay="never")
-def mails(event: Event, tx: Tx) -> None:
-    tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, 3)", [event.id])
-    tx.outcome("mailed", key=event.object["id"], data={})
-
-
-@handlers.on("product.updated", order="latest", replay="never")
-def mirrors(event: Event, tx: Tx) -> None:
-    tx.outcome("mirrored", key=event.object["id"], data={"name": event.object["name"]})
-
-
-@handlers.on("customer.updated", order="latest")
-def keeps(event: Event, tx: Tx) -> None:
-    tx.outcome("kept", key=event.object["id"], data={"name": event.object["name"]})
-
-
-@handlers.on("customer.updated", "product.updated")
-def notes(event: Event, tx: Tx) -> None:
-    tx.outcome("noted", key=event.object["id"], data={"stale": event.is_stale, "event": event.id})
+handlers.on("invoice.paid", rerun="safe")(first_handlers.counts)
+handlers.on("invoice.paid", replay="never")(first_handlers.mails)
+handlers.on("product.updated", order="latest", replay="never")(first_handlers.mirrors)
+handlers.on("customer.updated", order="latest")(first_handlers.keeps)
+handlers.on("customer.updated", "product.updated")(first_handlers.notes)

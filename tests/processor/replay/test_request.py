@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -120,11 +120,14 @@ def test_a_stretch_ends_where_the_log_ends_now() -> None:
 
 def test_an_offset_that_the_log_does_not_hold_is_refused_and_not_clamped() -> None:
     bounds = LogBounds(5, 20)
-    for given in ({"from_offset": 4}, {"from_offset": 21}, {"to_offset": 21}):
+    for given in ({"from_offset": 4}, {"from_offset": 21}, {"to_offset": 21}, {"to_offset": 4}):
         faults = stretch(bounds, **given)
         assert isinstance(faults, list)
         assert [fault.code for fault in faults] == ["replay_range_refused"]
         assert "5 to 19" in faults[0].detail
+    for times, given in (((None, 9), {"from_offset": 12}), ((12, None), {"to_offset": 9})):
+        [fault] = cast("list[Fault]", stretch(bounds, *times, **given))
+        assert fault == Fault("replay_range_refused", "the range of stripe.events.v1/1 ends at 9, before 12")
     empty = stretch(LogBounds(7, 7), from_offset=3, to_offset=9)
     assert isinstance(empty, list)
     assert ["empty" in fault.detail for fault in empty] == [True, True]

@@ -30,12 +30,7 @@ EXECUTE = ("--rerun", "--execute", "--reason", "a mended handler")
 @pytest.fixture
 def road(make_road: MakeRoad) -> Road:
     """Events that the first handlers have done."""
-    road = make_road(partitions=1)
-    road.publish(EVENTS, partition=0)
-    with road.processor(**FIRST):
-        road.wait_for_events(len(EVENTS))
-        wait_until(lambda: _next_offset(road) == len(EVENTS), "the position is behind them")
-    return road
+    return done_by_first(make_road, list(EVENTS))
 
 
 def _next_offset(road: Road) -> int:
@@ -205,12 +200,8 @@ def test_a_closed_lane_holds_a_rerun(road: Road) -> None:
 
 
 def test_a_handler_that_breaks_the_transaction_or_never_returns_costs_its_own_event_only(make_road: MakeRoad) -> None:
-    road = make_road(partitions=1)
     events = ["evt_changed0", "evt_breaks0", "evt_changed1", "evt_sleeps0", "evt_changed2"]
-    road.publish(events, partition=0)
-    with road.processor(**FIRST):
-        road.wait_for_events(len(events))
-        wait_until(lambda: _next_offset(road) == len(events), "the position is behind them")
+    road = done_by_first(make_road, events)
     seen = _seen(road, 1)
     quick = ("--set", "processor.handler_deadline_seconds=1")
     answer = replayed(road, *EXECUTE, *MENDED, *quick, status=1)
@@ -219,6 +210,35 @@ def test_a_handler_that_breaks_the_transaction_or_never_returns_costs_its_own_ev
     assert codes == {"evt_breaks0": "handler_broke_transaction", "evt_sleeps0": "handler_timeout"}
     assert _seen(road, 1) == seen
     assert sum(row["revision"] == 2 for row in _outcomes(road)) == 3
+
+
+def done_by_first(make_road: MakeRoad, events: list[str]) -> Road:
+    """A road on which the first handlers have done these events."""
+    road = make_road(partitions=1)
+    road.publish(events, partition=0)
+    with road.processor(**FIRST):
+        road.wait_for_events(len(events))
+        wait_until(lambda: _next_offset(road) == len(events), "the position is behind them")
+    return road
+
+
+def test_what_a_handler_booked_before_it_failed_is_not_booked_for_the_next_event(make_road: MakeRoad) -> None:
+    road = done_by_first(make_road, ["evt_late_fails", "evt_late_books"])
+    answer = replayed(road, *EXECUTE, *MENDED, status=1)
+    assert (answer["done"]["failed"], answer["done"]["new"]) == (1, 1)
+    assert [json.loads(row["value"]) for row in _outcomes(road) if row["type"] == "late"] == [{"added": 9}]
+    booked = road.rows(
+        "SELECT difference, split_part(cause, '/', 3) AS by FROM onceflow.booking WHERE namespace = 'late'"
+    )
+    assert booked == [{"difference": 9, "by": "evt_late_books"}]
+
+
+def test_handlers_that_take_longer_than_a_transaction_may_are_rerun_in_several(make_road: MakeRoad) -> None:
+    """The server ends a transaction after 16.2 s here, and all of them take 18 s."""
+    events = [f"evt_takes_time{number}" for number in range(20)]
+    road = done_by_first(make_road, events)
+    short = ("--set", "processor.handler_deadline_seconds=1", "--set", "processor.batch_seconds_max=0.2")
+    assert replayed(road, *EXECUTE, *MENDED, *short)["done"] == {"rerun": 20, "unchanged": 20}
 
 
 @pytest.mark.parametrize(("event_type", "given"), [("customer.updated", "kept"), ("product.updated", "mirrored")])

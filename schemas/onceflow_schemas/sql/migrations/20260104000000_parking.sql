@@ -59,7 +59,7 @@ CREATE TABLE onceflow.parked (
 );
 CREATE INDEX parked_order ON onceflow.parked (order_key, seq);
 
--- Set where the event blocks its order key until a person decides.
+-- Set where the event blocked its order key when it came here.
 ALTER TABLE onceflow.quarantine ADD COLUMN order_key text;
 ALTER TABLE onceflow.quarantine ADD COLUMN type text;
 ALTER TABLE onceflow.quarantine ADD COLUMN body bytea;

@@ -38,13 +38,15 @@ BEGIN
 END
 $$;
 
--- The book of one table under the lease: whoever lost the lease deletes nothing, and two callers wait for each other.
+-- The book of one table under the lease: whoever lost the lease deletes nothing, and two callers wait for each other.  The lease
+-- is not locked against its renewal, or publishing would stand for as long as a slice takes; what a caller deletes that loses it
+-- meanwhile may be deleted by anybody.
 CREATE FUNCTION onceflow.retention_book(of_name text, lease_name text, lease_token bigint) RETURNS onceflow.retention
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     book onceflow.retention;
 BEGIN
-    PERFORM FROM onceflow.lease WHERE name = lease_name AND token = lease_token FOR SHARE;
+    PERFORM FROM onceflow.lease WHERE name = lease_name AND token = lease_token FOR KEY SHARE;
     IF NOT FOUND THEN
         RAISE EXCEPTION USING ERRCODE = 'OF005', MESSAGE = 'another relay holds the lease';
     END IF;
