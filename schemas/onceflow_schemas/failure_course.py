@@ -19,7 +19,7 @@ class Course(StrEnum):
     QUARANTINE = "quarantine"  # After its tries the event waits for a person, and its key with it.
     PAUSE = "pause"  # All wait until the dependency is there again; nobody is at fault.
     TAKE_OVER = "take over"  # Somebody else has the partition or the key now: drop it, and look again.
-    STOP = "stop"  # Only a person can change it: the process ends and says what to change.
+    STOP = "stop"  # Only a person can change it, and is told what: processor and workers end, the relay goes on trying.
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from tests.producer.bridge_process import wait_until
 
 EVENTS = 300
 NAMED_SECONDS = 40.0
+ENDED_BY_SETTINGS = 3
 REQUESTS = 50
 COUNTED = (
     "SELECT (SELECT count(*) FROM onceflow.operation WHERE state = 'succeeded'),"
@@ -91,15 +92,20 @@ def test_prepared_statements_behind_it_are_named_as_the_fault_and_cost_no_event(
         place.set_up(**pooled)
         bridge = stack.enter_context(place.running("bridge"))
         relay = stack.enter_context(place.running("relay", **pooled))
-        processor = stack.enter_context(place.running("process", **pooled))
+        processors = [stack.enter_context(place.running("process", **pooled)) for _ in range(2)]
         sent: list[str] = []
 
-        def named() -> bool:
-            """Each event makes both parts run the same statements once more, until the client prepares them."""
+        def ended() -> bool:
+            """Each event makes all parts run the same statements once more, until the client prepares them."""
             sent.append(f"evt_{len(sent)}")
             place.send(bridge, sent[-1:])
-            return any("set database.prepared to false" in part.text() for part in (relay, processor))
+            return any(part.process.poll() is not None for part in processors)
 
-        wait_until(named, within_seconds=NAMED_SECONDS, why="nobody names the fault")
+        wait_until(ended, within_seconds=NAMED_SECONDS, why="no processor ends for the fault")
+        for part in processors:
+            if part.process.poll() is not None:
+                assert part.process.poll() == ENDED_BY_SETTINGS, part.text()
+                assert "set database.prepared to false" in part.text()
+        assert relay.process.poll() is None, "a relay at work waits until it is changed"
     with place.running("process", ONCEFLOW_DATABASE_PREPARED="false"):
         assert set(place.wait_for_states(len(sent)).values()) == {"processed"}

@@ -21,7 +21,7 @@ from psycopg.rows import dict_row
 
 from tests.conftest import create_topic
 from tests.processor.conftest import ACCOUNT, DEPLOYMENT, KEY, event_body, record
-from tests.processor.inputs.foreign_records import WRAP
+from tests.processor.inputs.foreign_records import SECRET, WRAP
 
 WAIT_SECONDS_MAX = 90.0
 CREATED = int(time.time())
@@ -62,7 +62,10 @@ class Road:
             "ONCEFLOW_PROCESSOR_HANDLERS": "tests.processor.sample_handlers:handlers",
         }
         if self.input_format != "onceflow":
-            table = {"topic": self.events, "format": self.input_format, "trust": "transport"}
+            trust: dict[str, Any] = {"trust": "transport"}
+            if self.input_format == "stripe-json":
+                trust = {"trust": "stripe-signature", "secrets": [f"endpoint-1={SECRET}"]}
+            table = {"topic": self.events, "format": self.input_format, **trust}
             self._environment["ONCEFLOW_INPUTS"] = json.dumps([table])
         from onceflow_processor.kafka_client import admin_client, topic_id  # noqa: PLC0415
 

@@ -16,6 +16,15 @@ def invoice_paid(event: Event, tx: Tx) -> None:
     tx.outcome("invoice.paid", key=event.object["id"], data={"event": event.id})
 
 
+@handlers.on("payment_intent.succeeded")
+def order_paid(event: Event, tx: Tx) -> None:
+    if event.object["metadata"].get("app") != "ours":
+        tx.ignore("metadata of another app, or none")
+        return
+    tx.execute("INSERT INTO public.seen (event_id, pid) VALUES (%s, %s)", [event.id, os.getpid()])
+    tx.outcome("order.paid", key=event.object["id"], data={"event": event.id})
+
+
 give_back = handlers.use(refund, name="give_back")
 
 

@@ -8,6 +8,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from onceflow_processor.group_offsets import GroupOffsets
 from onceflow_processor.records import Partition
+from tests.processor.processor_process import MakeRoad, end, wait_until
 
 FIRST, SECOND = Partition("stripe.events.v1", 0), Partition("stripe.events.v1", 1)
 
@@ -76,3 +77,18 @@ def test_a_commit_that_fails_is_counted_and_told_again_with_what_is_newer_and_st
     offsets.commit(listener.consumer, at_once=True)
     assert listener.told == [{0: 5, 1: 7}, {0: 6}]
     assert counted == ["commit_failed"] * 2
+
+
+def test_a_member_that_is_stopped_before_it_read_anything_has_nothing_to_tell(make_road: MakeRoad) -> None:
+    """R42: a commit with nothing consumed is an error to the client; one member is idle, one has no partition at all."""
+    road = make_road(partitions=1)
+    with road.processor() as first, road.processor() as second:
+        wait_until(lambda: road.rows("SELECT FROM onceflow.progress WHERE owner IS NOT NULL"), "one has the partition")
+        assert [end(member) for member in (first, second)] == [0, 0]
+    lines = [line for path in road.folder.glob("processor-*.log") for line in path.read_text().splitlines()]
+    told = [line for line in lines if "group_commit_failed" in line or '"level": "error"' in line]
+    assert (told, any('"level": "info"' in line for line in lines)) == ([], True)
+    with road.processor() as third:
+        road.publish(["evt_a"])
+        road.wait_for_events(1)
+        assert end(third) == 0

@@ -19,8 +19,8 @@ from onceflow_processor.breaker import OPEN_FAILURES
 from tests.processor.processor_process import MakeRoad, Road, end, ids, wait_until
 
 NOTIFY_SECONDS_MAX = 60.0
-EVERY_INPUT = pytest.mark.parametrize("input_format", ["onceflow", "eventbridge"])
-"""What happens to a log or a member is the same whoever writes the topic, in whatever format, with whatever keys."""
+EVERY_INPUT = pytest.mark.parametrize("input_format", ["onceflow", "eventbridge", "stripe-json"])
+"""What happens to a log or a member is the same whoever writes the topic, in whatever format, with whatever keys and trust."""
 
 
 @pytest.mark.parametrize("protocol", ["consumer", "classic"])

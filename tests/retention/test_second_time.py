@@ -14,9 +14,12 @@ import pytest
 from onceflow import Event, Handlers, Tx
 from onceflow_processor.admission import Item, admit
 from onceflow_processor.known import Known
-from onceflow_processor.records import Record
+from onceflow_processor.records import Partition, Record
 from onceflow_processor.retention.store import read_known_from
-from tests.processor.conftest import RULES, Bench, bench, event_body, record  # noqa: F401 - the fixture
+from tests.processor.conftest import Bench, bench, event_body, record  # noqa: F401 - the fixture
+from tests.processor.inputs import rules
+from tests.processor.inputs.foreign_records import WRAP
+from tests.processor.inputs.rules import TOPIC, given, rules_of
 from tests.retention.ledger import Ledger, utc_now
 
 MakeBench = Callable[[Handlers], Bench]
@@ -60,6 +63,30 @@ def rerun(road: Bench, offset: int, *, received_days_ago: int) -> None:
     road.run([record(BODY, offset, received_at=utc_now() - timedelta(days=received_days_ago))])
 
 
+BUS = given("stripe-json", "stripe-signature")
+
+
+def of_the_bus(body: bytes, offset: int) -> Record:
+    """The event as a bus brings it, which says nothing of a receipt: the time that counts is that of its creation."""
+    value, headers = WRAP["stripe-json"](body)
+    return replace(rules.record(value, headers), partition=Partition(TOPIC, 1), offset=offset)
+
+
+def created(*, days_ago: float, now: datetime | None = None) -> bytes:
+    """The event, created then."""
+    at = int(((now or utc_now()) - timedelta(days=days_ago)).timestamp())
+    return event_body("evt_twice", "invoice.paid", {"id": "in_1", "object": "invoice"}, created=at)
+
+
+def run_long_ago(road: Bench, made: Record, *, days: int, keep_days: int) -> None:
+    """Run a record as if it were so many days ago, then sweep, and forget what was remembered."""
+    road.rules = rules_of(BUS, horizon=timedelta(days=365))
+    road.run([made])
+    road.change("UPDATE onceflow.inbox SET processed_at = processed_at - make_interval(days => %s)", days)
+    Ledger(road.url).sweep_markers(keep_days=keep_days)
+    road.known, road.rules = Known(), rules_of(BUS)
+
+
 @pytest.mark.parametrize(("keep_days", "times"), [(42, 2), (72, 1)])
 def test_the_longer_of_two_times_is_not_enough_the_sum_is(road: Bench, keep_days: int, times: int) -> None:
     """Received on day 0, sent again by Stripe on day 29, that record read on day 60 from a topic that keeps 35 days.
@@ -73,6 +100,36 @@ def test_the_longer_of_two_times_is_not_enough_the_sum_is(road: Bench, keep_days
     assert ran(road) == ["evt_twice"] * times
 
 
+@pytest.mark.parametrize(("keep_days", "code"), [(42, "too_old"), (72, None)])
+def test_on_a_bus_an_event_that_is_sent_again_is_no_younger(road: Bench, keep_days: int, code: str | None) -> None:
+    """Sent again on day 29 and read on day 60 it is 60 days old there: refused where its marker is gone."""
+    body = created(days_ago=60)
+    run_long_ago(road, of_the_bus(body, 0), days=60, keep_days=keep_days)
+    road.run([of_the_bus(body, 1)])
+    assert road.quarantine().get(1) == code
+    assert ran(road) == ["evt_twice"]
+
+
+@pytest.mark.parametrize(("keep_days", "times"), [(42, 2), (72, 1)])
+def test_on_a_bus_first_and_sent_again_by_the_bridge(road: Bench, keep_days: int, times: int) -> None:
+    """The marker has the time of creation; the bridge's record of day 29 is let in until day 64, so the sum is needed."""
+    body = created(days_ago=60)
+    run_long_ago(road, of_the_bus(body, 0), days=60, keep_days=keep_days)
+    road.run([record(body, 0, received_at=utc_now() - timedelta(days=31))])
+    assert road.quarantine() == {}
+    assert ran(road) == ["evt_twice"] * times
+
+
+@pytest.mark.parametrize(("keep_days", "days", "code"), [(42, 34, None), (42, 60, "too_old"), (72, 60, None)])
+def test_by_the_bridge_first_and_later_on_a_bus(road: Bench, keep_days: int, days: int, code: str | None) -> None:
+    """The bus lets it in for 35 days from its creation, and the bridge received it no earlier than that."""
+    body, received_at = created(days_ago=days), utc_now() - timedelta(days=days)
+    run_long_ago(road, record(body, 0, received_at=received_at), days=days, keep_days=keep_days)
+    road.run([of_the_bus(body, 1)])
+    assert road.quarantine().get(1) == code
+    assert ran(road) == ["evt_twice"]
+
+
 def test_a_record_from_behind_the_horizon_is_refused(road: Bench) -> None:
     road.run([record(BODY, 0)])
     days_pass(road, 80)
@@ -83,11 +140,12 @@ def test_a_record_from_behind_the_horizon_is_refused(road: Bench) -> None:
 
 
 def admitted(made: Record, *, known_from: datetime | None, horizon_days: int, now: datetime) -> Item:
-    rules = replace(RULES, horizon=timedelta(days=horizon_days), known_from=known_from)
-    return admit(made, rules=rules, now=now)
+    both = replace(rules_of(BUS), horizon=timedelta(days=horizon_days), known_from=known_from)
+    return admit(made, rules=both, now=now)
 
 
-def test_a_horizon_that_is_raised_later_does_not_reach_what_is_deleted(road: Bench) -> None:
+@pytest.mark.parametrize("trust", ["attested", "stripe-signature"])
+def test_a_horizon_that_is_raised_later_does_not_reach_what_is_deleted(road: Bench, trust: str) -> None:
     """Markers were deleted up to 72 days ago; who was received 30 days after that may be the second record of one of them."""
     Ledger(road.url).sweep_markers(keep_days=72)
     with psycopg.connect(road.url) as connection:
@@ -96,7 +154,9 @@ def test_a_horizon_that_is_raised_later_does_not_reach_what_is_deleted(road: Ben
     now = utc_now()
     codes: dict[float, str | None] = {}
     for days in (80.0, 72.0, 42.5, 41.5, 1.0):
-        made = record(BODY, 0, received_at=now - timedelta(days=days))
+        received = now - timedelta(days=days)
+        attested = trust == "attested"
+        made = record(BODY, 0, received_at=received) if attested else of_the_bus(created(days_ago=days, now=now), 0)
         fault = admitted(made, known_from=known_from, horizon_days=365, now=now).fault
         codes[days] = None if fault is None else fault.code
     assert codes == {80.0: "too_old", 72.0: "too_old", 42.5: "too_old", 41.5: None, 1.0: None}

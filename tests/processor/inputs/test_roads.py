@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests.conftest import create_topic
 from tests.processor.conftest import ACCOUNT, KEY, event_body, record
 from tests.processor.inputs.foreign_records import OLD_SECRET, ROADS, SECRET, WRAP, Headers, signature
-from tests.processor.processor_process import CREATED, MakeRoad, Road, end, wait_until
+from tests.processor.processor_process import CREATED, PARTITION_UA, MakeRoad, Road, end, wait_until
 
 OTHER_ACCOUNT = "acct_other"
 
@@ -32,15 +32,22 @@ class Bus:
         self.settings = {"ONCEFLOW_INPUTS": json.dumps(tables)}
         self.producer = Producer({"bootstrap.servers": road.bootstrap, "message.max.bytes": 2_000_000})
 
-    def put(self, value: bytes | None, headers: Headers, *, number: int = 0, key: bytes | None = None) -> None:
-        self.producer.produce(
-            self.topics[number], value, key, headers=cast("list[tuple[str, str | bytes | None]]", headers)
-        )
+    def put(
+        self,
+        value: bytes | None,
+        headers: Headers,
+        *,
+        number: int = 0,
+        key: bytes | None = None,
+        partition: int = PARTITION_UA,
+    ) -> None:
+        told = cast("list[tuple[str, str | bytes | None]]", headers)
+        self.producer.produce(self.topics[number], value, key, partition=partition, headers=told)
         self.producer.poll(0)
 
-    def publish(self, body: bytes, *, number: int = 0, key: bytes | None = None) -> None:
+    def publish(self, body: bytes, *, number: int = 0, key: bytes | None = None, partition: int = PARTITION_UA) -> None:
         """Put an event on a topic in its format."""
-        self.put(*WRAP[self.names[number]](body), number=number, key=key)
+        self.put(*WRAP[self.names[number]](body), number=number, key=key, partition=partition)
 
     def flush(self) -> None:
         assert self.producer.flush(20) == 0

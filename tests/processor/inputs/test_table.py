@@ -39,6 +39,12 @@ def paid(event_id: str, **subject: Any) -> bytes:
     return event_body(event_id, "invoice.paid", given, created=CREATED)
 
 
+def paid_intent(event_id: str, metadata: dict[str, str]) -> bytes:
+    given = {"id": f"pi_{event_id}", "object": "payment_intent", "customer": "cus_unknown", "metadata": metadata}
+    return event_body(event_id, "payment_intent.succeeded", given, created=CREATED)
+
+
+OTHERS = {"evt_other_app", "evt_no_metadata"}
 EVENTS: dict[str, tuple[bytes, str, str | None]] = {
     # event id: (body, state, code)
     "evt_thin": (json.dumps({**THIN, "created": "2100-01-01T00:00:00Z"}).encode(), "quarantined", "unsupported_kind"),
@@ -49,13 +55,16 @@ EVENTS: dict[str, tuple[bytes, str, str | None]] = {
     "evt_1970": (invoice_paid("evt_1970", created=0), "quarantined", "too_old"),
     "evt_2100": (invoice_paid("evt_2100", created=4_102_444_800), "processed", None),
     "evt_currency": (charge("evt_currency", currency="usd\n"), "quarantined", "bad_currency"),
+    "evt_xxx": (charge("evt_xxx", currency="XXX"), "quarantined", "bad_currency"),
+    "evt_yen": (charge("evt_yen", currency="jpy", amount=10.5), "quarantined", "bad_amount"),
     "evt_amount": (charge("evt_amount", amount="100"), "quarantined", "bad_amount"),
     "evt_big": (charge("evt_big", amount=2**63), "quarantined", "bad_amount"),
     "evt_nul": (paid("evt_nul", description="a\x00b"), "processed", None),
     "evt_half": (paid("evt_half", description="\ud800"), "processed", None),
     # R13: events of another application on the same account.
-    "evt_other_app": (charge("evt_other_app", metadata={"app": "other"}), "ignored", None),
-    "evt_no_metadata": (charge("evt_no_metadata", metadata={}, customer="cus_unknown"), "ignored", None),
+    "evt_other_app": (paid_intent("evt_other_app", {"app": "other"}), "processed", None),
+    "evt_no_metadata": (paid_intent("evt_no_metadata", {}), "processed", None),
+    "evt_our_app": (paid_intent("evt_our_app", {"app": "ours"}), "processed", None),
     # R22: null, missing and expanded.
     "evt_null": (paid("evt_null", customer=None, metadata=None, payment_intent=None), "processed", None),
     "evt_expanded": (paid("evt_expanded", customer={"id": "cus_1", "object": "customer"}), "processed", None),
@@ -129,8 +138,13 @@ def test_every_row_ends_as_it_should_and_its_neighbours_take_effect(make_road: M
     assert states == {event_id: state for event_id, (_, state, _) in EVENTS.items()}
     codes = [code for _, _, code in EVENTS.values() if code is not None]
     assert sorted(bus.quarantined(bus.topics[0])) == sorted([*codes, *(code for _, _, code in bad)])
-    done = [event_id for event_id, (_, state, _) in EVENTS.items() if state == "processed"]
+    done = {event_id for event_id, (_, state, _) in EVENTS.items() if state == "processed"} - OTHERS
     assert seen(road) == sorted([*good, *done])
+    assert len(road.outcome_ids()) == len(good) + len(done)
+    ignored = road.rows("SELECT event_id, ignored_because FROM onceflow.inbox WHERE ignored_because IS NOT NULL")
+    assert {row["event_id"]: row["ignored_because"] for row in ignored} == dict.fromkeys(
+        OTHERS, "order_paid: metadata of another app, or none"
+    )
     rows = road.rows("SELECT event_id, value, headers FROM onceflow.quarantine WHERE event_id IS NULL")
     assert len(rows) == len(bad), "without an identity, with the bytes as they came"
     kept = sorted(b"" if row["value"] is None else bytes(row["value"]) for row in rows)

@@ -12,6 +12,7 @@ from confluent_kafka import Producer
 
 from onceflow_simulator import Simulator
 from tests.processor.conftest import event_body, record
+from tests.processor.inputs.test_roads import Bus
 from tests.processor.operations.operator_process import OperationsRoad, SmallStripe
 from tests.processor.processor_process import wait_until
 from tests.processor.reads.stripe_side import client_of, long_invoice, thin_events
@@ -47,6 +48,28 @@ def test_a_tie_is_read_once_and_handled_once(road: OperationsRoad, simulator: Si
     told = [json.loads(row["value"])["name"] for row in road.rows("SELECT value FROM onceflow.outcome ORDER BY seq")]
     assert told == ["name 0", "now"]
     assert road.rows("SELECT FROM onceflow.parked_key") == []
+
+
+@pytest.mark.parametrize(("name", "trust"), [("stripe-json", "stripe-signature"), ("eventbridge", "transport")])
+def test_a_thin_event_of_a_bus_is_fetched_and_handled_once(
+    road: OperationsRoad, simulator: Simulator, name: str, trust: str
+) -> None:
+    """Published twice; the identity that is fetched by is the body's, not that of the wrapping."""
+    client_of(simulator).v1.customers.create({"name": "then"})
+    [thin] = thin_events(simulator)
+    thin_id = json.loads(thin)["id"]
+    bus = Bus(road, (name, trust))
+    for _ in range(2):
+        bus.publish(thin)
+    bus.flush()
+    settings: dict[str, Any] = {"ONCEFLOW_PROCESSOR_READ_OBJECTS": "true", **bus.settings, **HANDLERS}
+    with road.processor(**settings), road.worker(cast("SmallStripe", simulator), **bus.settings, **HANDLERS):
+        wait_until(lambda: bus.passed() == 2, "both records are passed")
+        wait_until(lambda: road.states() == {thin_id: "processed"}, "the event is processed")
+    told = road.rows("SELECT type, convert_from(value, 'UTF8') AS value FROM onceflow.outcome")
+    assert [(row["type"], json.loads(row["value"])) for row in told] == [("customer.told", {"name": "then"})]
+    assert simulator.reads(f"/v2/core/events/{thin_id}") == 1
+    assert road.rows("SELECT FROM onceflow.quarantine") == road.rows("SELECT FROM onceflow.parked_key") == []
 
 
 def test_what_was_read_for_an_event_is_given_again_when_it_is_rerun(road: OperationsRoad, simulator: Simulator) -> None:

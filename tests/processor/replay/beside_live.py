@@ -54,7 +54,7 @@ class Result:
     live_outcomes: int
 
 
-class _Live:
+class Live:
     """Publishes events at a steady pace until it is stopped."""
 
     def __init__(self, road: Road) -> None:
@@ -101,7 +101,7 @@ def replay_beside_live(road: Road, *, events: int, wait_seconds_max: float) -> R
     road.publish(ids("r", requests), event_type="test.request")
     with road.processor():
         wait_until(lambda: _done(road) == events, "all events are done", limit_seconds=wait_seconds_max)
-        groups, before, live = untouched(road)[1], _counts(road), _Live(road)
+        groups, before, live = untouched(road)[1], _counts(road), Live(road)
         with live.running():
             replays = tuple(_replay(road, live) for _ in range(2))
         wait_until(lambda: _done(road) == events + live.sent, "live is done", limit_seconds=wait_seconds_max)
@@ -116,7 +116,7 @@ def replay_beside_live(road: Road, *, events: int, wait_seconds_max: float) -> R
     return Result(events, live.sent, replays, new[0], new[1], new[2], new[3], row["n"])
 
 
-def _replay(road: Road, live: _Live) -> Replay:
+def _replay(road: Road, live: Live) -> Replay:
     sent, begun = live.sent, time.monotonic()
     answer = replayed(road, *EXECUTE)
     seconds = time.monotonic() - begun

@@ -33,11 +33,7 @@ def add_states(handlers: Handlers) -> None:
     def state(event: Event, tx: Tx) -> None:
         subject = event.object
         note = f"{subject.get('status')} {subject.get('payment_status', '')} {subject.get('n', '')}".strip()
-        tx.execute(
-            "INSERT INTO public.ledger (event_id, note) VALUES (%s, %s)"
-            " ON CONFLICT (event_id) DO UPDATE SET note = EXCLUDED.note",
-            [subject["id"], note],
-        )
+        _write_down(tx, subject["id"], note)
 
     @handlers.on(*STATEFUL, order="each")
     def transition(event: Event, tx: Tx) -> None:
@@ -71,7 +67,14 @@ def add_sessions(handlers: Handlers) -> None:
 
 
 def add_charges(handlers: Handlers) -> None:
-    """What was refunded is a running total."""
+    """What was refunded is a running total; how far a charge is refunded is a state."""
+
+    @handlers.on("charge.succeeded", "charge.refunded", order="latest", name="refund-status")
+    def refund_status(event: Event, tx: Tx) -> None:
+        subject = event.object
+        refunded = subject["amount_refunded"]
+        status = "full" if refunded == subject["amount"] else "partial" if refunded else "none"
+        _write_down(tx, subject["id"], status)
 
     @handlers.on("charge.succeeded", "charge.refunded", name="charge")
     def charge(event: Event, tx: Tx) -> None:
@@ -80,7 +83,7 @@ def add_charges(handlers: Handlers) -> None:
         difference = tx.book("refunded", subject["id"], total=subject["amount_refunded"])
         if difference:
             tx.outcome("refunded", key=subject["id"], data={"amount": difference})
-        _take_back(tx, subject["id"])
+        _settle(tx, subject["id"])
 
 
 def add_disputes(handlers: Handlers) -> None:
@@ -95,16 +98,32 @@ def add_disputes(handlers: Handlers) -> None:
             tx.outcome("funds.reinstated", key=subject["id"], data={"amount": subject["amount"]})
         if subject["status"] in ("won", "lost") and tx.once("verdict", subject["id"], subject["status"]):
             tx.outcome(f"dispute.{subject['status']}", key=subject["id"], data={})
-        if subject["status"] != "won":
-            tx.book("disputed", subject["charge"], total=subject["amount"])
-            _take_back(tx, subject["charge"])
+        tx.book("disputed", subject["charge"], total=subject["amount"])
+        if subject["status"] == "won":
+            tx.book("won", subject["charge"], total=subject["amount"])
+        _settle(tx, subject["charge"])
 
 
-def _take_back(tx: Tx, charge: str) -> None:
-    """Refunds and disputes together take back what was credited at most, whichever of them comes first."""
+def _write_down(tx: Tx, name: str, note: str) -> None:
+    tx.execute(
+        "INSERT INTO public.ledger (event_id, note) VALUES (%s, %s)"
+        " ON CONFLICT (event_id) DO UPDATE SET note = EXCLUDED.note",
+        [name, note],
+    )
+
+
+def _settle(tx: Tx, charge: str) -> None:
+    """Refunds and disputes together take back what was credited at most, whichever comes first; a dispute that is won gives back.
+
+    The net may rise and fall, and a running total only rises: what was taken and what was given are two totals.  Booking
+    nothing locks the charge first, so that two events about it are settled one after the other.
+    """
+    tx.book("settled", charge, total=0)
     rows = tx.fetch_all("SELECT namespace, total FROM onceflow.booked WHERE key = %s", [charge])
     sums = {row["namespace"]: row["total"] for row in rows}
-    taken = sums.get("refunded", 0) + sums.get("disputed", 0)
-    difference = tx.book("taken-back", charge, total=min(sums.get("credited", 0), taken))
-    if difference:
-        tx.outcome("taken.back", key=charge, data={"amount": difference})
+    wanted = min(sums.get("credited", 0), sums.get("refunded", 0) + sums.get("disputed", 0) - sums.get("won", 0))
+    taken, given = sums.get("taken-back", 0), sums.get("given-back", 0)
+    if more := tx.book("taken-back", charge, total=max(taken, given + wanted)):
+        tx.outcome("taken.back", key=charge, data={"amount": more})
+    if less := tx.book("given-back", charge, total=max(given, taken - wanted)):
+        tx.outcome("given.back", key=charge, data={"amount": less})

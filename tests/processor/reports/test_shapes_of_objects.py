@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import resource
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -217,16 +219,31 @@ def test_cut_off_lines_are_marked_and_money_is_what_was_paid(bench: MakeBench) -
     assert data_of(one) == [{"amount": 37_000, "complete": False, "shown": 10, "of": 37}]
 
 
+WARM_UP = 10
+HANDLED_SECONDS_MAX = 10.0
+"""Far below the poll interval of 300 s, though the machine may be busy."""
+
+
+def resident_bytes() -> int:
+    """What the process holds now; its peak may be of another test."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
 def test_thousands_of_lines_are_handled_quickly_and_leave_no_memory_behind(bench: MakeBench) -> None:
     body = told("evt_{n:04d}", "invoice.paid", invoice_with(5_000, total=5_000, amount=5_000_000))
     assert len(body) > 900_000
     one = bench(books_money())
-    begun, peak = time.monotonic(), 0
-    for n in range(12):
-        one.run(records([body.replace(b"evt_{n:04d}", b"evt_%04d" % n).replace(b"in_37", b"in_%02d" % n)], first=n))
-        if n == 3:
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert time.monotonic() - begun < 60
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 64 * 1024
-    assert len(data_of(one)) == 12
+    seconds, before = list[float](), 0
+    for n in range(WARM_UP + 30):
+        if n == WARM_UP:
+            before = resident_bytes()
+        batch = records([body.replace(b"evt_{n:04d}", b"evt_%04d" % n).replace(b"in_37", b"in_%02d" % n)], first=n)
+        begun = time.monotonic()
+        one.run(batch)
+        seconds.append(time.monotonic() - begun)
+    assert resident_bytes() - before < 16 * 2**20
+    assert max(seconds) < HANDLED_SECONDS_MAX
+    assert len(data_of(one)) == WARM_UP + 30
     assert data_of(one)[0] == {"amount": 5_000_000, "complete": True, "shown": 5_000, "of": 5_000}
