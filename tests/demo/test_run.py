@@ -18,6 +18,7 @@ def environment(cache_dir: Path) -> dict[str, str]:
     return environment_for_child(process_environment(), {}, overrides={"runtime.cache_folder": cache_dir})
 
 
+@pytest.mark.long  # .ci/run runs `make demo` itself
 def test_small_demo_is_right(tmp_path: Path, cache_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = DemoOptions(environment=environment(cache_dir), requests=REQUESTS, folder=tmp_path / "demo", as_json=True)
     code = run(options)

@@ -121,6 +121,7 @@ def test_a_recording_that_java_cannot_use_is_a_failure(first: FirstStart, tmp_pa
     assert refused.value.code == "service_failed"
 
 
+@pytest.mark.long
 def test_a_run_that_does_not_start_is_not_recorded(first: FirstStart, tmp_path: Path) -> None:
     (tmp_path / "data" / "kafka").mkdir(parents=True)
     (tmp_path / "data" / "kafka" / "identity.json").write_text("{}")

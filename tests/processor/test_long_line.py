@@ -56,6 +56,7 @@ def count(road: Road, state: str) -> int:
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_ten_thousand_behind_one(make_road: MakeRoad) -> None:
     road = make_road(partitions=1)
     publish_line(road)

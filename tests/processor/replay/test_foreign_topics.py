@@ -20,6 +20,11 @@ FORGED = {
     ("cloudevents-binary", "stripe-signature"): "unauthenticated",
 }
 """What a bare body without a wrapping and a signature is, where it is not ``not_an_event``."""
+IN_EVERY_RUN = (
+    ("stripe-json", "stripe-signature"),
+    ("cloudevents-structured", "transport"),
+    ("eventbridge", "transport"),
+)
 FIRST = "tests.processor.replay.first_handlers:handlers"
 MENDED = "tests.processor.replay.mended_handlers:handlers"
 
@@ -37,7 +42,9 @@ def _forget(road: Road, event_id: str) -> None:
         )
 
 
-@pytest.mark.parametrize(("name", "trust"), ROADS)
+@pytest.mark.parametrize(
+    ("name", "trust"), [pytest.param(*road, marks=() if road in IN_EVERY_RUN else pytest.mark.long) for road in ROADS]
+)
 def test_a_foreign_topic_is_looked_at_executed_and_rerun(make_road: MakeRoad, name: str, trust: str) -> None:
     road = make_road(partitions=1, input_format=name)
     table = {"topic": road.events, "format": name, "trust": trust}
