@@ -9,7 +9,7 @@ settles, I9 nothing unverified and no secret.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.checker import judge_effects, judge_events, judge_outcomes
 from tests.checker.snapshot import ANSWERED, Snapshot
@@ -72,7 +72,11 @@ def judge_pair(earlier: Snapshot, later: Snapshot) -> list[Violation]:
 def _changed(earlier: Snapshot, later: Snapshot) -> Iterator[Violation]:
     markers = {marker.identity: marker for marker in later.markers}
     for marker in earlier.markers:
-        if (now := markers.get(marker.identity)) != marker:
+        now = markers.get(marker.identity)
+        # Only what was parked gets another state, once its turn has come; who it is and where it stood never change.
+        if now != marker and not (
+            now is not None and marker.state == "parked" and replace(now, state="parked") == marker
+        ):
             yield Violation("I6", f"the marker {marker.identity} changed to {now}")
     rows = {(row.lane, row.seq): row for row in later.rows}
     for row in earlier.rows:

@@ -281,6 +281,16 @@ def test_growth_is_no_change() -> None:
     assert judge_pair(SOUND, grown) == []
 
 
+def test_only_the_state_of_what_was_parked_changes() -> None:
+    parked = replace(SOUND.markers[0], state="parked")
+    before = replace(SOUND, markers=(parked, *SOUND.markers[1:]))
+    assert judge_pair(before, SOUND) == []
+    for changed in ({"type": "payout.failed"}, {"position": (1, 77)}, {"body_sha256": digest("x")}):
+        later = replace(SOUND, markers=(replace(SOUND.markers[0], **changed), *SOUND.markers[1:]))
+        assert [violation.code for violation in judge_pair(before, later)] == ["I6"]
+    assert [violation.code for violation in judge_pair(before, replace(SOUND, markers=SOUND.markers[1:]))] == ["I6"]
+
+
 def test_verdict_names_what_is_broken() -> None:
     text = str(judge(replace(SOUND, published=(TOPIC[0], TOPIC[2]))))
     assert "I4: the outcome (0, 2)" in text
