@@ -14,6 +14,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -21,7 +22,7 @@ import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from psycopg import sql
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 from onceflow.embedded.services import EmbeddedServices
@@ -135,17 +136,19 @@ def empty_database(database_url: str) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="session")
-def migrated_template(database_url: str) -> Iterator[str]:
-    """The name of a database with every migration applied; a copy of it costs a tenth of the migrations."""
-    with new_database(database_url) as address:
-        with psycopg.connect(address) as connection:
-            migrate(connection)
-        yield str(conninfo_to_dict(address)["dbname"])
+@cache
+def migrated_template(database_url: str) -> str:
+    """Make a database with every migration applied, once per server; a copy costs half of the migrations.  Return its name."""
+    name = f"migrated_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    with psycopg.connect(database_url, dbname=name) as connection:
+        migrate(connection)
+    return name
 
 
 @pytest.fixture
-def fresh_database(database_url: str, migrated_template: str) -> Iterator[str]:
+def fresh_database(database_url: str) -> Iterator[str]:
     """The address of a new database with every migration applied."""
-    with new_database(database_url, template=migrated_template) as address:
+    with new_database(database_url, template=migrated_template(database_url)) as address:
         yield address
