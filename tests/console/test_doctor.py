@@ -248,7 +248,7 @@ def test_an_operator_needs_the_rights_for_decisions_and_no_secret_of_stripe(doct
         assert set(found) == {"database rights"}
         for right in ("INSERT on onceflow.audit", "UPDATE (detail) on onceflow.lane"):
             assert right in found["database rights"]
-        doctor.sql(f"GRANT INSERT, UPDATE ON ALL TABLES IN SCHEMA onceflow TO {role}")
+        doctor.sql(f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA onceflow TO {role}")
         code, lines = doctor.examine("--part", "operator")
         assert code == 0
         found = {line["subject"]: line["found"] for line in lines}

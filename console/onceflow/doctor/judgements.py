@@ -105,10 +105,11 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
     "relay": {
         "schema_migrations": _READ,
         "migration_checksum": _READ,
-        "deployment": _READ,
+        "deployment": ("SELECT", "UPDATE(restores)"),
         "outcome": _READ,
         "lease": ("SELECT", "INSERT", "UPDATE"),
         "lane": ("SELECT", "UPDATE(published_seq)", "UPDATE(state)", "UPDATE(detail)"),
+        "operation": ("SELECT(state, looked_up_at)", "UPDATE(looked_up_at)"),
         "retention": _READ,
     },
     "operator": {
