@@ -56,6 +56,7 @@ SEEN = Figure("seen", "only reported", unit="ms")
 @pytest.mark.timeout(
     600
 )  # 50 seconds of CPU in 30 starts of processes: on a machine that does other work they take their time
+@pytest.mark.long
 def test_every_figure_gives_a_number(services: EmbeddedServices, tmp_path: Path) -> None:
     stage = Stage(
         folder=tmp_path,

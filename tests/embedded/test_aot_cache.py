@@ -68,6 +68,7 @@ def uses(pid: int | None, file: Path) -> bool:
     return str(file) in Path(f"/proc/{pid}/maps").read_text()
 
 
+@pytest.mark.long
 def test_the_first_start_makes_the_cache_and_uses_it(first: FirstStart) -> None:
     assert first.said[0] == "kafka: preparing quicker starts, once (some 10 s)"
     assert first.said[1].startswith("kafka: quicker starts are prepared after ")

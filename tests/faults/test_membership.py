@@ -7,6 +7,7 @@ from functools import partial
 from random import Random
 
 import psycopg
+import pytest
 
 from tests.checker.waiting import wait_for
 from tests.load.rig import ExtraPart, Rig
@@ -27,6 +28,7 @@ def over(end: float) -> bool:
     return time.monotonic() >= end
 
 
+@pytest.mark.long
 def test_two_processors_join_and_leave_every_three_seconds(rig: Rig, dice: Random) -> None:
     before = epoch_sum(rig)
     members: list[ExtraPart] = []

@@ -33,6 +33,7 @@ POINTS = (
     "processor.before_commit",
     "processor.after_commit",
 )
+IN_EVERY_RUN = ("processor.after_handler", "processor.before_commit", "processor.after_commit")
 EVENT_COUNT = 8
 
 
@@ -151,7 +152,9 @@ def test_a_run_without_kills_is_right(undisturbed: dict[str, list[dict[str, Any]
     assert (undisturbed["quarantine"], undisturbed["parked"]) == ([], [])
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point", [point if point in IN_EVERY_RUN else pytest.param(point, marks=pytest.mark.long) for point in POINTS]
+)
 def test_kills_leave_what_a_run_without_kills_leaves(
     make_road: MakeRoad, undisturbed: dict[str, list[dict[str, Any]]], point: str
 ) -> None:

@@ -113,6 +113,7 @@ def test_what_was_published_meanwhile_closes_its_lanes_until_the_database_has_ca
     assert lane_states(road) == ["ok"] * LANES
 
 
+@pytest.mark.long
 def test_services_that_run_while_it_is_put_back_notice_it_by_themselves(road: Road, copies: DatabaseCopies) -> None:
     """Their connections are cut, and the next ones meet an older database; nobody starts them again."""
     earlier = copies.take()

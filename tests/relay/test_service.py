@@ -157,6 +157,7 @@ def test_lost_connections_to_the_database_are_waited_out(lanes: Lanes) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.long
 def test_broker_and_database_killed_under_load(tmp_path: Path, cache_dir: Path) -> None:
     """Each is killed with -9 and started again; the relay is never restarted, and nothing is lost or doubled."""
     with EmbeddedServices(data_dir=tmp_path / "services", cache_dir=cache_dir) as services:

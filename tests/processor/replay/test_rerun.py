@@ -233,6 +233,7 @@ def test_what_a_handler_booked_before_it_failed_is_not_booked_for_the_next_event
     assert booked == [{"difference": 9, "by": "evt_late_books"}]
 
 
+@pytest.mark.long
 def test_handlers_that_take_longer_than_a_transaction_may_are_rerun_in_several(make_road: MakeRoad) -> None:
     """The server ends a transaction after 16.2 s here, and all of them take 18 s."""
     events = [f"evt_takes_time{number}" for number in range(20)]
