@@ -31,7 +31,7 @@ def _deposits(world: OperationsWorld) -> list[str]:
         "currency": "usd",
         "confirm": True,
         "payment_method": CARD,
-        "metadata": {"deposit": "1"},
+        "metadata": {"give_back": "1"},
     }
     return [world.client().v1.payment_intents.create(given).id for _ in range(DEPOSITS)]
 
