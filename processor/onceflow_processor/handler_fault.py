@@ -30,15 +30,21 @@ def fault_of(error: BaseException, *, handler: str) -> Fault:
         handler: the handler's name.
     """
     text = "".join(traceback_module.format_exception(error))[-TRACEBACK_CHARACTERS_MAX:]
-    detail = f"{type(error).__name__}: {error}"
-    if isinstance(error, RetryIn):
-        return Fault("retry_asked", detail, handler, text, course=Course.PARK, blocks=True, wait_seconds=error.seconds)
-    if isinstance(error, Quarantine):
+    word = word_of(error)
+    detail = f"{type(word or error).__name__}: {word or error}"
+    if isinstance(word, RetryIn):
+        return Fault("retry_asked", detail, handler, text, course=Course.PARK, blocks=True, wait_seconds=word.seconds)
+    if isinstance(word, Quarantine):
         return Fault("quarantine_asked", detail, handler, text, blocks=True)
     if _passes(error):
         return Fault("dependency_failed", detail, handler, text, course=Course.PARK, blocks=True)
     code = error.code if isinstance(error, Refused) else "handler_failed"
     return Fault(code, detail, handler, text, blocks=True)
+
+
+def word_of(error: BaseException) -> RetryIn | Quarantine | None:
+    """Return what a handler asked for itself, also where it is what the error was raised from."""
+    return next((one for one in _named_causes(error) if isinstance(one, RetryIn | Quarantine)), None)
 
 
 def _passes(error: BaseException) -> bool:

@@ -31,8 +31,7 @@ from onceflow_processor.handler_failure import (
     count_try,
     log_failure,
 )
-from onceflow_processor.handler_fault import fault_of
-from onceflow_processor.handler_words import Quarantine, RetryIn
+from onceflow_processor.handler_fault import fault_of, word_of
 from onceflow_processor.handlers import Handler, Handlers
 from onceflow_processor.known import Known
 from onceflow_processor.operations.asked import AskedByNeighbour
@@ -313,7 +312,7 @@ class HandlerRun:
         self._check_not_closed(item, handler)
         if self._connection.closed:
             raise ConnectionLost(item) from error
-        if not isinstance(error, RetryIn | Quarantine):
+        if word_of(error) is None:
             self._raise_where_nobody_is_at_fault(item, error)
         if self._connection.info.transaction_status == TransactionStatus.IDLE:
             raise HandlerFailed(item, _broke(handler), final=True) from error

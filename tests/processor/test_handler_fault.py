@@ -10,7 +10,7 @@ import stripe
 import urllib3
 
 from onceflow import Quarantine, RetryIn
-from onceflow_processor.handler_fault import fault_of
+from onceflow_processor.handler_fault import fault_of, word_of
 from onceflow_processor.handler_words import RETRY_SECONDS_MAX
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.failure_course import Course
@@ -55,14 +55,18 @@ def circle() -> Exception:
         (Refused("outcome_refused", "x"), "outcome_refused", Course.QUARANTINE),
         (RetryIn(5), "retry_asked", Course.PARK),
         (Quarantine("look"), "quarantine_asked", Course.QUARANTINE),
+        (from_cause(ValueError("mine"), RetryIn(600)), "retry_asked", Course.PARK),
+        (from_cause(ConnectionError("mine"), Quarantine("look")), "quarantine_asked", Course.QUARANTINE),
+        (while_handling(ValueError("mine"), RetryIn(600)), "handler_failed", Course.QUARANTINE),
     ],
 )
 def test_what_was_raised_has_its_fault(error: BaseException, code: str, course: Course) -> None:
     fault = fault_of(error, handler="h")
     assert (fault.code, fault.course, fault.handler, fault.blocks) == (code, course, "h", True)
-    assert fault.detail.startswith(f"{type(error).__name__}: ")
+    told = word_of(error) or error
+    assert fault.detail.startswith(f"{type(told).__name__}: ")
     assert fault.traceback is not None
-    assert fault.wait_seconds == (5.0 if isinstance(error, RetryIn) else None)
+    assert fault.wait_seconds == (told.seconds if isinstance(told, RetryIn) else None)
 
 
 @pytest.mark.parametrize("seconds", [-1, float("nan"), float("inf"), RETRY_SECONDS_MAX + 1, True])
