@@ -8,7 +8,7 @@ or waits for its turn; else it stays with a person.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -41,10 +41,16 @@ log = structlog.get_logger("onceflow.processor")
 
 
 class Readmission:
-    """Looks at the records that are asked about, in the worker's thread."""
+    """Looks at the records that are asked about, in the worker's thread.
 
-    def __init__(self, *, rules: Rules, handlers: Handlers, connection: Callable[[], Connection[Any]]) -> None:
+    Only at those of ``topics``, which this process reads: another's settings may not know their format or their secrets.
+    """
+
+    def __init__(
+        self, *, rules: Rules, topics: Sequence[str], handlers: Handlers, connection: Callable[[], Connection[Any]]
+    ) -> None:
         self._rules = rules
+        self._topics = Texts(topics)
         self._handlers = handlers
         self._connection = connection
         self._look_at = 0.0
@@ -60,7 +66,7 @@ class Readmission:
         self._look_at = time.monotonic() + LOOK_SECONDS
         connection = self._connection()
         with connection.transaction():
-            rows = connection.execute(_SQL["asked_again"], {"rows_max": ROWS_MAX}).fetchall()
+            rows = connection.execute(_SQL["asked_again"], {"rows_max": ROWS_MAX, "topics": self._topics}).fetchall()
         for row in rows:
             try:
                 with connection.transaction():

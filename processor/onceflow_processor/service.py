@@ -299,6 +299,7 @@ class ProcessorService:
             owner=self._owner,
             batch_records_max=options.batch_records_max,
             batch_bytes_max=options.batch_bytes_max,
+            topics=options.topics,
             redrive_lease_seconds=seconds + REDRIVE_MARGIN_SECONDS,
         )
 

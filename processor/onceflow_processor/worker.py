@@ -55,6 +55,7 @@ class WorkerSettings:
     owner: str
     batch_records_max: int
     batch_bytes_max: int
+    topics: tuple[str, ...]
     redrive_lease_seconds: float = 60.0
 
 
@@ -114,7 +115,10 @@ class Worker:
             stopping=stopping,
         )
         self._readmission = Readmission(
-            rules=settings.rules, handlers=settings.attempt.handlers, connection=self._usable_connection
+            rules=settings.rules,
+            topics=settings.topics,
+            handlers=settings.attempt.handlers,
+            connection=self._usable_connection,
         )
         self._parked_gauges = ParkedGauges(metrics, connection=self._usable_connection)
 

@@ -13,7 +13,7 @@ from onceflow import Handlers
 from onceflow_processor.admission import Rules
 from onceflow_processor.readmission import Readmission
 from onceflow_schemas.attestation import AttestationKey
-from tests.processor.conftest import RULES, Bench, event_body, record
+from tests.processor.conftest import RULES, TOPIC, Bench, event_body, record
 from tests.processor.poison import Poison, key_rows, ledger, of_key, parked
 
 MakeBench = Callable[[Handlers], Bench]
@@ -39,8 +39,21 @@ def ask(bench: Bench) -> None:
         )
 
 
-def judge_again(bench: Bench, rules: Rules = RULES) -> None:
-    Readmission(rules=rules, handlers=bench.handlers, connection=lambda: bench.connection).turn()
+def judge_again(bench: Bench, rules: Rules = RULES, *, topics: tuple[str, ...] = (TOPIC,)) -> None:
+    readmission = Readmission(rules=rules, topics=topics, handlers=bench.handlers, connection=lambda: bench.connection)
+    readmission.turn()
+
+
+def test_a_processor_that_does_not_read_the_topic_leaves_the_record_alone(bench: MakeBench, poison: Poison) -> None:
+    """It would judge it by the rules of other records, and write its own verdict over the true one."""
+    one = bench(poison.handlers)
+    keep(one, 0)
+    ask(one)
+    before = one.rows("SELECT * FROM onceflow.quarantine")
+    judge_again(one, topics=("another.topic",))
+    assert one.rows("SELECT * FROM onceflow.quarantine") == before
+    judge_again(one, topics=("another.topic", TOPIC))
+    assert one.states() == {"evt_0": "parked"}
 
 
 def test_what_is_vouched_for_now_is_parked_and_runs_once(bench: MakeBench, poison: Poison) -> None:

@@ -182,10 +182,11 @@ SELECT (SELECT count(*) FROM (SELECT FROM onceflow.parked LIMIT %(count_max)s) A
 FROM (SELECT reason, due_at FROM onceflow.parked_key LIMIT %(count_max)s) AS keys;
 
 -- name: asked_again
--- Records that nobody vouched for and that a person asks about again, the longest asked first.  Index: quarantine_asked.
+-- Records that nobody vouched for and that a person asks about again, the longest asked first; only those of topics that this
+-- process reads.  Index: quarantine_asked.
 SELECT topic_id, partition, "offset", topic, key, value, headers::text, record_time, retry_asked_at
 FROM onceflow.quarantine
-WHERE retry_asked_at IS NOT NULL
+WHERE retry_asked_at IS NOT NULL AND topic = ANY(%(topics)s::text[])
 ORDER BY retry_asked_at
 LIMIT %(rows_max)s;
 

@@ -16,7 +16,7 @@ from onceflow_processor.readmission import Readmission
 from onceflow_processor.records import Partition, Record
 from onceflow_schemas import attestation
 from tests.processor import conftest
-from tests.processor.conftest import Bench
+from tests.processor.conftest import TOPIC, Bench
 from tests.processor.inputs import rules
 from tests.processor.inputs.foreign_records import WRAP
 from tests.processor.inputs.rules import given, rules_of
@@ -100,4 +100,7 @@ def retry(one: Bench) -> None:
 
 
 def judge_again(one: Bench) -> None:
-    Readmission(rules=one.rules, handlers=one.handlers, connection=lambda: one.connection).turn()
+    readmission = Readmission(
+        rules=one.rules, topics=[TOPIC, *one.rules.inputs], handlers=one.handlers, connection=lambda: one.connection
+    )
+    readmission.turn()
