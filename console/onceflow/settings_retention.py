@@ -16,7 +16,7 @@ class RetentionSettings(Section):
         ge=KEEP_DAYS_MIN,
         le=36_500,
         examples=[72],
-        description="Markers of events; unset: the longest retention of an input topic, Stripe's 30 days and the margin.",
+        description="Markers of events; unset: the longest retention of an input topic or the horizon, Stripe's 30 days and the margin.",
     )
     outcomes_days: int | None = Field(
         None,

@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -25,6 +26,7 @@ from onceflow_processor.reads.stripe_reads import StripeReads
 from onceflow_schemas.object_reads import ReadKind, ReadNeed
 from onceflow_schemas.sql import queries
 from onceflow_simulator import Simulator
+from tests.processor.operations.operator_process import OperationsRoad
 
 PLATFORM, CONNECTED, SHOP = "acct_simulator", "acct_C1", "acct_test"
 """The simulator's own account, one that is connected to it, and what the events of a bench call the first."""
@@ -161,6 +163,14 @@ def simulator(simulator_process: Simulator) -> Iterator[Simulator]:
     simulator_process.reset()
     yield simulator_process
     assert simulator_process.state()["bugs"] == []
+
+
+@pytest.fixture
+def road(kafka_bootstrap: str, fresh_database: str, tmp_path: Path) -> OperationsRoad:
+    """The whole road, with workers of operations that read."""
+    made = OperationsRoad(kafka_bootstrap, fresh_database, tmp_path)
+    made.prepare()
+    return made
 
 
 @pytest.fixture

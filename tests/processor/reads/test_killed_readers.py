@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from datetime import datetime
-from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -23,13 +22,6 @@ VERSION = "2026-10-28.endive"
 ONE_A_SECOND = {"ONCEFLOW_OPERATIONS_REQUESTS_PER_SECOND": "1", "ONCEFLOW_OPERATIONS_BURST": "10000"}
 CALLS = 100
 """What the account may ask for at first; the burst is out of reach, so that every call that was taken shows."""
-
-
-@pytest.fixture
-def road(kafka_bootstrap: str, fresh_database: str, tmp_path: Path) -> OperationsRoad:
-    made = OperationsRoad(kafka_bootstrap, fresh_database, tmp_path)
-    made.prepare()
-    return made
 
 
 def publish_tie(road: OperationsRoad, customer: str) -> None:

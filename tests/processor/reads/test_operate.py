@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import signal
-from pathlib import Path
 from typing import Any, cast
 
 import psycopg
-import pytest
 
 from onceflow_schemas.object_reads import ReadKind, ReadNeed
 from onceflow_schemas.sql import queries
@@ -19,13 +17,6 @@ from tests.processor.reads.stripe_side import client_of
 
 SLOW_MS = 4_000
 CALL_SECONDS = {"ONCEFLOW_OPERATIONS_CALL_SECONDS_MAX": "6"}
-
-
-@pytest.fixture
-def road(kafka_bootstrap: str, fresh_database: str, tmp_path: Path) -> OperationsRoad:
-    made = OperationsRoad(kafka_bootstrap, fresh_database, tmp_path)
-    made.prepare()
-    return made
 
 
 def ask(road: OperationsRoad, customer: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any, cast
 
 import psycopg
@@ -20,13 +19,6 @@ from tests.processor.replay.replaying import replayed
 
 HANDLERS = {"ONCEFLOW_PROCESSOR_HANDLERS": "tests.processor.reads.read_handlers:handlers"}
 VERSION = "2026-10-28.endive"
-
-
-@pytest.fixture
-def road(kafka_bootstrap: str, fresh_database: str, tmp_path: Path) -> OperationsRoad:
-    made = OperationsRoad(kafka_bootstrap, fresh_database, tmp_path)
-    made.prepare()
-    return made
 
 
 def test_a_tie_is_read_once_and_handled_once(road: OperationsRoad, simulator: Simulator) -> None:

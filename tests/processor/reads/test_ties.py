@@ -201,10 +201,8 @@ def test_an_object_that_is_gone_has_no_newer_state(
     assert shop.latest() == [("first", False), ("deleted", False)]
 
 
-def test_a_read_that_fails_for_good_leaves_the_event_to_a_person(
-    bench: MakeBench, desk: Desk, simulator: Simulator, shop: Shop, customer: str
-) -> None:
-    one = bench(shop.handlers)
+def fail_to_read(one: Bench, *, desk: Desk, simulator: Simulator, customer: str) -> None:
+    """Three events of one second, the second of which needs a read that fails until it is given up."""
     one.read_objects = True
     simulator.faults.add("server_error", match={"method": "GET"}, times=TRIES_MAX)
     one.run([told(customer, 0, "first"), told(customer, 1, "second"), told(customer, 2, "third")])
@@ -212,6 +210,13 @@ def test_a_read_that_fails_for_good_leaves_the_event_to_a_person(
         desk.make_due()
         desk.turn()
     one.redrive()
+
+
+def test_a_read_that_fails_for_good_leaves_the_event_to_a_person(
+    bench: MakeBench, desk: Desk, simulator: Simulator, shop: Shop, customer: str
+) -> None:
+    one = bench(shop.handlers)
+    fail_to_read(one, desk=desk, simulator=simulator, customer=customer)
     assert one.states() == {"evt_0": "processed", "evt_1": "quarantined", "evt_2": "parked"}
     assert one.quarantine() == {1: "read_failed"}
     assert [row[1:] for row in key_rows(one)] == [("quarantined", "evt_1")]
@@ -229,13 +234,7 @@ def test_what_failed_for_one_event_is_asked_anew_for_the_one_behind_it(
     bench: MakeBench, desk: Desk, simulator: Simulator, shop: Shop, customer: str
 ) -> None:
     one = bench(shop.handlers)
-    one.read_objects = True
-    simulator.faults.add("server_error", match={"method": "GET"}, times=TRIES_MAX)
-    one.run([told(customer, 0, "first"), told(customer, 1, "second"), told(customer, 2, "third")])
-    for _ in range(TRIES_MAX):
-        desk.make_due()
-        desk.turn()
-    one.redrive()
+    fail_to_read(one, desk=desk, simulator=simulator, customer=customer)
     # What ``onceflow quarantine skip`` does: the key goes on with its next event.
     with psycopg.connect(one.url) as person:
         person.execute(
