@@ -34,6 +34,7 @@ from onceflow_processor.handler_failure import (
 )
 from onceflow_processor.known import Known
 from onceflow_processor.look_up import Held, find_held, look_up_facts, look_up_operations
+from onceflow_processor.parking import NAMES_SEPARATOR
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
 from onceflow_processor.relay.lane_check import HANDS_OUT
@@ -288,7 +289,7 @@ class BatchRunner:
             middle = len(part) // 2
             return [part[:middle], part[middle:]]
         [item] = part
-        names = ", ".join(
+        names = NAMES_SEPARATOR.join(
             handler.name for handler in self._settings.handlers.for_type(item.event.type if item.event else "")
         )
         if item.fault is not None:

@@ -35,6 +35,9 @@ _CONSUMER_DEFAULTS: Mapping[str, object] = {
     **_DEFAULTS,
     "queued.max.messages.kbytes": 32_768,
     "fetch.wait.max.ms": 100,
+    # How long the client fetches nothing of a partition after its queue was full.  By default a second, in which a processor
+    # that only meets repeats empties the queue and then waits.
+    "fetch.queue.backoff.ms": 20,
     "topic.metadata.refresh.interval.ms": 30_000,
 }
 _CONSUMER_FIXED: Mapping[str, object] = {

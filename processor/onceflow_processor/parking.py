@@ -14,6 +14,9 @@ from onceflow_processor.admission import Fault, Item
 from onceflow_schemas.failure_course import Course, RetryRules
 from onceflow_schemas.identity import Identity
 
+NAMES_SEPARATOR = ", "
+"""Between the names of handlers, where a fault may be of any of them; no name holds it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Redriven:
@@ -71,6 +74,24 @@ def give_way(items: Iterable[Item], parked_keys: AbstractSet[str]) -> list[Item]
             late.append(item)
         waits.add(item.order_key)
     return late
+
+
+def handler_missing(failed_in: str | None, registered: Iterable[str]) -> Fault | None:
+    """Return why an event must not be tried here: a handler that it failed in is not registered in this process.
+
+    Without it the event would count as processed, or as ignored, and nobody would know that an effect is missing: as where a
+    release is rolled out while the former one still runs, or is taken back.
+
+    Args:
+        failed_in: the names of the handlers that its last failure may be of, as its fault has them; None: of none.
+        registered: the names of the handlers of its type.
+    """
+    known = set(registered)
+    missing = [name for name in (failed_in or "").split(NAMES_SEPARATOR) if name and name not in known]
+    if not missing:
+        return None
+    names = NAMES_SEPARATOR.join(missing)
+    return Fault("handler_missing", f"not registered for this type: {names}", names, course=Course.PARK, blocks=True)
 
 
 def exhausted(fault: Fault, *, attempts: int, rules: RetryRules) -> Fault:

@@ -17,11 +17,12 @@ from psycopg import Connection
 
 from onceflow_processor.admission import Fault, Item
 from onceflow_processor.batch_runner import BatchEnd, BatchRunner, ConnectionSpoiled
-from onceflow_processor.claim import Entry, redriven
+from onceflow_processor.claim import Entry, event_of, redriven
 from onceflow_processor.handler_failure import TRIES_MAX
+from onceflow_processor.handlers import Handlers
 from onceflow_processor.kept_records import headers_from, identity_columns, timestamp_ms_of
 from onceflow_processor.lost_connections import LostConnections
-from onceflow_processor.parking import Redriven
+from onceflow_processor.parking import Redriven, handler_missing
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition, Record
 from onceflow_producer.failpoint import hit
@@ -60,12 +61,16 @@ log = structlog.get_logger("onceflow.processor")
 
 @dataclass(frozen=True, slots=True)
 class Heads:
-    """A key that this process has leased, and the events at its head, all of one partition; ``open_tries`` are of the first."""
+    """A key that this process has leased, and the events at its head, all of one partition.
+
+    ``open_tries`` are of the first, and ``failed_in`` names the handlers that it failed in.
+    """
 
     key: Redriven
     items: list[Item]
     topic_id: str
     open_tries: int
+    failed_in: str | None
 
 
 class Redrive:
@@ -82,6 +87,7 @@ class Redrive:
         lease_seconds: float,
         connection: Callable[[], Connection[Any]],
         runner: Callable[[Connection[Any], Entry], BatchRunner],
+        handlers: Handlers,
         note: Callable[[BatchEnd], None],
         count: Callable[[str, int], object] = lambda _end, _events: None,
         stopping: Callable[[], bool],
@@ -90,6 +96,7 @@ class Redrive:
         self._lease_seconds = lease_seconds
         self._connection = connection
         self._runner = runner
+        self._handlers = handlers
         self._note = note
         self._count = count
         self._stopping = stopping
@@ -141,6 +148,9 @@ class Redrive:
         if heads.open_tries > DEATHS_MAX:
             detail = f"the process ended in {heads.open_tries - 1} tries of this event from parking"
             items[0].fault = Fault("process_killed", detail, blocks=True)
+        else:
+            names = (handler.name for handler in self._handlers.for_type(event_of(items[0]).type))
+            items[0].fault = handler_missing(heads.failed_in, names)
         for item in items:
             self._lost.judge(item)
         try:
@@ -220,14 +230,14 @@ def _endings(end: BatchEnd) -> dict[str, int]:
 def _heads(rows: Sequence[tuple[Any, ...]], *, order_key: str, fence: int) -> Heads:
     """Return what ``claim_heads`` has found."""
     items = [_item(row, order_key=order_key) for row in rows]
-    open_tries, topic_id = rows[0][4], rows[0][5]
+    open_tries, topic_id, failed_in = rows[0][4], rows[0][5], rows[0][19]
     identities = tuple(item.parked_as for item in items if item.parked_as is not None)
-    return Heads(Redriven(order_key, identities, fence), items, topic_id, open_tries)
+    return Heads(Redriven(order_key, identities, fence), items, topic_id, open_tries, failed_in)
 
 
 def _item(row: tuple[Any, ...], *, order_key: str) -> Item:
     (account, mode, event_id, attempts, _, _, number, offset, topic, key, value, body,
-     headers, record_time, event_type, object_id, created, received_at, body_sha256) = row  # fmt: skip
+     headers, record_time, event_type, object_id, created, received_at, body_sha256, _) = row  # fmt: skip
     identity = Identity(account, mode, event_id)
     record = Record(
         Partition(topic, number), offset, timestamp_ms_of(record_time), key, value, headers_from(headers), generation=0

@@ -110,6 +110,7 @@ class Worker:
             connection=self._usable_connection,
             # The breaker of live events hears nothing of redrives: each of them waits for itself alone.
             runner=lambda connection, entry: self._runner(connection, entry=entry, breaker=Breaker()),
+            handlers=settings.attempt.handlers,
             note=self._note_redriven,
             count=lambda end, events: metrics.redrives.labels(end).inc(events),
             stopping=stopping,

@@ -24,4 +24,9 @@ PARKING_FAILURES = kinds(
         "The handler asked for a person (Quarantine).",
         "Look at its reason, do what it says, and decide: retry or skip.",
     ),
+    (
+        "handler_missing",
+        "A handler that the event failed in is not registered in the processor that tried it again.",
+        "Start the processors with that handler; where it is gone for good, retry the event from quarantine, or skip it.",
+    ),
 )

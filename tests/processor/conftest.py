@@ -174,6 +174,7 @@ class Bench:
             lease_seconds=self.lease_seconds,
             connection=lambda: self.connection,
             runner=lambda _connection, entry: self._runner(entry),
+            handlers=self.handlers,
             note=note,
             stopping=lambda: self.stopping,
         )

@@ -267,22 +267,6 @@ def test_a_closed_lane_keeps_the_head_without_counting_a_try(bench: MakeBench, p
     assert one.states() == {"evt_1": "processed"}
 
 
-def test_a_handler_that_was_removed_meanwhile_lets_its_event_go(bench: MakeBench, poison: Poison) -> None:
-    one = bench(poison.handlers)
-    poison.raises["evt_1"] = RetryIn(0)
-    one.run([of_key("evt_1", "in_1", 0), of_key("evt_2", "in_1", 1)])
-    another = Handlers()
-
-    @another.on("customer.created")
-    def nothing(_event: object, _tx: object) -> None:
-        return None
-
-    two = bench(another)
-    two.redrive(10)
-    assert two.states() == {"evt_1": "ignored", "evt_2": "ignored"}
-    assert (parked(two), key_rows(two)) == ([], [])
-
-
 def test_a_record_comes_back_from_parking_as_it_was(bench: MakeBench, poison: Poison) -> None:
     one = bench(poison.handlers)
     poison.raises["evt_1"] = RetryIn(0)

@@ -82,7 +82,7 @@ WITH first AS (
 SELECT counted.account, counted.mode, counted.event_id, counted.attempts, counted.open_tries,
        counted.topic_id, counted.partition, counted."offset", counted.topic, counted.key, counted.value, counted.body,
        counted.headers::text, counted.record_time, counted.type, inbox.object_id, inbox.event_created, inbox.received_at,
-       inbox.body_sha256
+       inbox.body_sha256, counted.handler
 FROM counted
 LEFT JOIN onceflow.inbox
     ON inbox.account = counted.account AND inbox.mode = counted.mode AND inbox.event_id = counted.event_id
