@@ -134,7 +134,7 @@ def event(
         raw=raw,
         text_replaced=envelope.replaced,
         is_stale=is_stale,
-        previous=previous,
+        applied_before=previous,
     )
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple, Self
+from enum import Enum
+from typing import Any, Literal, NamedTuple, Self
 
 from onceflow_schemas.envelope import read_envelope
+from onceflow_schemas.failure import Refused
 from onceflow_schemas.identity import Identity, event_cause
 from onceflow_schemas.shapes import lines
 from onceflow_schemas.strict_json import read_strictly
@@ -30,6 +32,12 @@ class Previous(NamedTuple):
     status: str | None
 
 
+class NotRecorded(Enum):
+    """In place of what had been applied before, where an event runs again and nobody has written that down."""
+
+    NOT_RECORDED = "not recorded"
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One verified Stripe event.
@@ -46,7 +54,7 @@ class Event:
             PostgreSQL's text and UTF-8 cannot hold them; ``raw`` has them still.
         is_stale: True when it tells an older state of its object than was applied; known only where a handler of its
             type asks for an order (``handlers.on(..., order=...)``).
-        previous: what had been applied of the object before; None when nothing was, or it is not known.
+        applied_before: behind ``previous``, which handlers read.
         object_was_read: True when ``object`` was read at Stripe and is not what the event told; ``raw`` is what it told.
         read_at: when it was read, by Stripe's clock or a little earlier; None where that is not known.
         read_body: the whole event as it was made of what was read, of a thin event.
@@ -61,7 +69,7 @@ class Event:
     raw: bytes
     text_replaced: bool = False
     is_stale: bool = False
-    previous: Previous | None = None
+    applied_before: Previous | Literal[NotRecorded.NOT_RECORDED] | None = None
     object_was_read: bool = False
     read_at: datetime | None = None
     read_body: bytes | None = None
@@ -97,6 +105,18 @@ class Event:
         """What ``*.updated`` events say about the values before; empty when absent."""
         found = self.body["data"].get("previous_attributes")
         return found if isinstance(found, dict) else {}
+
+    @property
+    def previous(self) -> Previous | None:
+        """What had been applied of the object before; None when nothing was, or no handler of the type asks for an order.
+
+        Raises:
+            Refused: ``previous_not_recorded``: the event runs again (``onceflow replay --rerun``), and an answer could only be
+                made up.
+        """
+        if self.applied_before is NotRecorded.NOT_RECORDED:
+            raise Refused("previous_not_recorded", "what had been applied before this event is not recorded")
+        return self.applied_before
 
     @property
     def lines_truncated(self) -> bool:

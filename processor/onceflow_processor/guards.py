@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from onceflow_processor.event import Event, Previous
+from onceflow_processor.event import Event, NotRecorded, Previous
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.object_order import ObjectState, Order, applied_after, compare
 
@@ -19,7 +19,11 @@ GuardKey = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """An event beside what was applied of its object before; ``is_read`` when what it offers was read at Stripe."""
+    """An event beside what was applied of its object before.
+
+    ``is_read`` when what it offers was read at Stripe; ``is_recorded`` when it runs again: its order is recorded, what was
+    applied before it is not.
+    """
 
     identity: Identity
     key: GuardKey
@@ -27,6 +31,7 @@ class Placed:
     applied: ObjectState | None
     offered: ObjectState
     is_read: bool = False
+    is_recorded: bool = False
 
     def shown(self, event: Event) -> Event:
         """Return the event as its handlers see it."""
@@ -34,7 +39,8 @@ class Placed:
         previous = (
             None if applied is None else Previous(applied.event_id, applied.type, applied.created, applied.status)
         )
-        return replace(event, is_stale=self.order is Order.OLDER, previous=previous)
+        before = NotRecorded.NOT_RECORDED if self.is_recorded else previous
+        return replace(event, is_stale=self.order is Order.OLDER, applied_before=before)
 
 
 class Guards:

@@ -37,5 +37,10 @@ REPLAY_FAILURES = kinds(
         "A replay cannot go on now: a lane is closed, or most recent events of a handler fail alike.",
         "Mend what the message names, then `onceflow replay --resume` goes on where it stopped.",
     ),
+    (
+        "previous_not_recorded",
+        "A handler read event.previous of an event that runs again, and what had been applied before is not recorded.",
+        'Leave the handler out of reruns with replay="never", or have it decide without event.previous.',
+    ),
     ("replay_flags_refused", "The flags of a replay contradict each other.", _ASK_AGAIN),
 )

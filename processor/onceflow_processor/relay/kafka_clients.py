@@ -86,6 +86,8 @@ def open_reader(kafka: Mapping[str, object], *, group: str, isolation: str, refu
             # At the end of a log the broker would wait this long for more before it says so.
             "fetch.wait.max.ms": 10,
             "fetch.error.backoff.ms": 50,
+            # After its queue was full the client would fetch nothing for a second.
+            "fetch.queue.backoff.ms": 20,
             "queued.max.messages.kbytes": QUEUE_KILOBYTES_MAX,
         }
     )

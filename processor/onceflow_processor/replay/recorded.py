@@ -6,8 +6,9 @@ read over a connection of its own, because the handlers' transaction may be in a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
+from uuid import UUID
 
 from psycopg import Connection
 
@@ -53,15 +54,20 @@ class RecordedFacts(Facts):
 
 
 class RecordedOperations(AskedOperations):
-    """Answers ``tx.request``: one that exists is never written again; ``met`` tells what was found of each."""
+    """Answers ``tx.request``: one that exists is never written again; ``met`` tells what was found of each.
 
-    def __init__(self, reader: Connection[Any]) -> None:
+    ``told`` are new ones that other events of this run have asked for, and that were not allowed: each is new once.
+    """
+
+    def __init__(self, reader: Connection[Any], told: Collection[UUID]) -> None:
         super().__init__()
         self._reader = reader
+        self._told = told
+        self._told_here: set[UUID] = set()
         self.met: list[tuple[str, Asked]] = []
 
     def ask(self, asked: Asked) -> bool:
-        """Note an operation as ``exists``, ``new`` or ``conflict``.
+        """Note an operation as ``exists``, ``new``, ``repeat`` (of a new one) or ``conflict``.
 
         Raises:
             OperationConflict: it exists with other arguments.
@@ -69,7 +75,9 @@ class RecordedOperations(AskedOperations):
         rows = self._reader.execute(_REQUESTS["known_operations"], {"ids": [asked.id]}).fetchall()
         known = {row[0]: bytes(row[1]) for row in rows} | {one.id: one.args_sha256 for one in self.asked()}
         if asked.id not in known:
-            self.met.append(("new", asked))
+            is_repeat = asked.id in self._told or asked.id in self._told_here
+            self._told_here.add(asked.id)
+            self.met.append(("repeat" if is_repeat else "new", asked))
             return super().ask(asked)
         if known[asked.id] != asked.args_sha256:
             self.met.append(("conflict", asked))
@@ -95,7 +103,7 @@ class RecordedGuards(Guards):
             return None
         key, state = found
         order = {True: Order.OLDER, False: Order.SAME, None: Order.NEWER}[self._stale.get(identity)]
-        return Placed(identity, key, order, None, state)
+        return Placed(identity, key, order, None, state, is_recorded=True)
 
     def advance(self, placed: Placed) -> None:
         """The guard has been there already."""

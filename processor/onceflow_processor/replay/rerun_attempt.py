@@ -77,6 +77,7 @@ class RerunAttempt:
         deadline: of each handler.
         faults: of events that broke an earlier transaction of this chunk: they do not run again.
         seen: events that this run has done already, from other records.
+        told: new operations that events of this run have asked for already.
         run_id: of this run; None for a look.
     """
 
@@ -90,6 +91,7 @@ class RerunAttempt:
         deadline: Deadline,
         faults: Mapping[Identity, Fault],
         seen: Collection[Identity] = (),
+        told: Collection[UUID] = (),
         run_id: int | None = None,
     ) -> None:
         self._connection = connection
@@ -101,7 +103,7 @@ class RerunAttempt:
         self._seen = seen
         self._run_id = run_id
         self._guard = secrets.randbits(_GUARD_BITS) + 1
-        self._operations = RecordedOperations(reader)
+        self._operations = RecordedOperations(reader, told)
         self._known = Known()
 
     def run(self, items: Sequence[Item], note: Callable[[Sequence[EventRerun]], None]) -> list[EventRerun]:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
+from uuid import UUID
 
 import psycopg
 from psycopg import Connection
@@ -35,7 +36,8 @@ TRIES_MAX: Final = 10
 """Tries of one chunk for faults of the moment."""
 WAIT_SECONDS_MAX: Final = 0.5
 SEEN_MAX: Final = 100_000
-"""Events of which the run remembers that they are done, the latest ones: a copy that comes later still counts twice."""
+"""Events of which the run remembers that they are done, the latest ones: a copy that comes later still counts twice.  So it is
+with new operations, of which it remembers that they were told."""
 
 
 class RerunDoer:
@@ -56,6 +58,7 @@ class RerunDoer:
         self._reader: Connection[Any] | None = None
         self._faults: dict[Identity, Fault] = {}
         self._seen: dict[Identity, None] = {}
+        self._told: dict[UUID, None] = {}
         self.report = RerunReport()
 
     def do(self, items: Sequence[Item], progress: Progress) -> str | None:
@@ -112,13 +115,15 @@ class RerunDoer:
             deadline=self._deadline,
             faults=self._faults,
             seen=self._seen,
+            told=self._told,
             run_id=run_id,
         )
 
     def _remember(self, found: Sequence[EventRerun]) -> None:
         self._seen.update((one.identity, None) for one in found if one.passed_over != "repeat")
-        while len(self._seen) > SEEN_MAX:
-            del self._seen[next(iter(self._seen))]
+        self._told.update((asked.id, None) for one in found for kind, asked in one.operations if kind == "new")
+        _forget_first(self._seen)
+        _forget_first(self._told)
 
     def _note(self, part: Sequence[Item], progress: Progress, found: Sequence[EventRerun]) -> None:
         counts: Counter[str] = Counter()
@@ -159,3 +164,8 @@ class RerunDoer:
             # The query that a stopped handler left behind would hold its locks until it ends by itself.
             connection.cancel_safe(timeout=WAIT_SECONDS_MAX)
         self._around.reconnect()
+
+
+def _forget_first(remembered: dict[Any, None]) -> None:
+    while len(remembered) > SEEN_MAX:
+        del remembered[next(iter(remembered))]

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from onceflow import Event, Handlers, Tx
+from onceflow.effects import refund
 from onceflow_processor.admission import Item
 from onceflow_processor.replay import rerun_doer
 from onceflow_processor.replay.rerun_doer import RerunDoer
@@ -24,6 +25,15 @@ from tests.processor.conftest import CLUSTER, TOPIC, TOPIC_ID, Bench, _NoDeadlin
 
 MakeBench = Callable[[Handlers], Bench]
 MakeDoer = Callable[[Bench], RerunDoer]
+
+
+def asking(handlers: Handlers) -> None:
+    """A handler that asks once for each customer, whichever invoice comes first."""
+    give = handlers.use(refund, name="give_back")
+
+    @handlers.on("invoice.paid")
+    def asks(event: Event, tx: Tx) -> None:
+        tx.request(give, subject="cus_1", charge="ch_1", amount=5)
 
 
 class Shop:
@@ -166,3 +176,47 @@ def test_only_reruns_that_may_have_given_something_are_looked_through(bench: Mak
     assert given("{}") == 0
     one.change("UPDATE onceflow.outcome SET created_at = now() - interval '15 days'")
     assert given('{"done": {"new": 1}}', updated="now() - interval '15 days'") == 0
+
+
+def test_a_new_operation_that_many_events_ask_for_counts_as_new_once(bench: MakeBench, doer: MakeDoer) -> None:
+    """Within one transaction, and from one to the next."""
+    first = Handlers()
+
+    @first.on("invoice.paid")
+    def nothing(_event: Event, _tx: Tx) -> None:
+        return None
+
+    one = bench(first)
+    events = [copy_of(f"evt_{number}", number) for number in range(5)]
+    one.run([item.record for item in events])
+    mended = Handlers()
+    asking(mended)
+    one.handlers = mended
+    counts = done(doer(one), events[:3], events[3:])
+    assert counts == {"rerun": 5, "held": 5, "operations_new": 1, "operations_repeat": 4}
+    assert one.rows("SELECT id FROM onceflow.operation") == []
+
+
+def test_a_handler_that_needs_what_is_not_recorded_fails_instead_of_publishing_a_wrong_revision(
+    bench: MakeBench, doer: MakeDoer
+) -> None:
+    handlers = Handlers()
+
+    @handlers.on("customer.updated", order="latest")
+    def named(event: Event, tx: Tx) -> None:
+        before = "nothing" if event.previous is None else event.previous.event_id
+        tx.outcome("named", key=event.object["id"], data={"event": event.id, "before": before})
+
+    one = bench(handlers)
+    subject = {"id": "cus_1", "object": "customer", "name": "a"}
+    records = [
+        record(event_body(f"evt_{n}", "customer.updated", {**subject, "name": str(n)}, created=1_767_225_600 + n), n)
+        for n in range(2)
+    ]
+    one.run(records)
+    published = one.rows("SELECT * FROM onceflow.outcome ORDER BY lane, seq")
+    assert len(published) == 2
+    made = doer(one)
+    assert done(made, items_of(records)) == {"rerun": 2, "failed": 2}
+    assert {line["code"] for line in made.report.lines} == {"previous_not_recorded"}
+    assert one.rows("SELECT * FROM onceflow.outcome ORDER BY lane, seq") == published
