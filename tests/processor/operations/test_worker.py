@@ -84,12 +84,16 @@ def test_the_attempt_is_committed_and_no_transaction_is_open_during_the_call(des
 def test_two_workers_never_send_one_operation_twice(desk: Desk) -> None:
     desk.ask(*[f"in_{n}" for n in range(100)])
     senders = [Scripted(latency_seconds=0.005), Scripted(latency_seconds=0.005)]
-    with desk.working(senders[0]), desk.working(senders[1]):
+    for sender in senders:
+        # Held until both are at work: the first to come would have done all of them on a busy machine.
+        sender.gate.clear()
+    with desk.working(senders[0], lease_seconds=60.0), desk.working(senders[1], lease_seconds=60.0):
+        wait_until(lambda: all(sender.on_its_way for sender in senders), "both have calls on their way")
+        for sender in senders:
+            sender.gate.set()
         wait_until(lambda: set(desk.states().values()) == {"succeeded"}, "all have succeeded")
     sent = senders[0].subjects() + senders[1].subjects()
     assert sorted(sent) == sorted(f"in_{n}" for n in range(100))
-    assert senders[0].sent
-    assert senders[1].sent
     assert len(desk.outcomes()) == 100
     assert {row["n"] for row in desk.rows("SELECT n FROM onceflow.attempt")} == {1}
 
