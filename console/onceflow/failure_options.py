@@ -23,7 +23,7 @@ def _option(help: str, *names: str, metavar: str = "TEXT") -> Any:
 
 
 _TEXTS: Mapping[str, Any] = {
-    "type": _option("Of this event type.", "--type"),
+    "type": _option("Of this event type, or a prefix and .*.", "--type"),
     "handler": _option("That this handler failed with.", "--handler"),
     "code": _option("With this failure code.", "--code"),
     "error": _option("With this class of error, such as KeyError.", "--error"),

@@ -76,7 +76,7 @@ def group_object(group: Group) -> dict[str, Any]:
 
 def group_cells(group: Group) -> tuple[str, ...]:
     """Return a group as cells."""
-    seen = (_time(group.first_at), _time(group.last_at), group.sample or "")
+    seen = (_time(group.first_at), _time(group.last_at), group.sample)
     return (f"{group.events:,}", group.type, group.handler, group.error, *seen)
 
 
@@ -181,6 +181,8 @@ def shown_lines(found: Shown) -> list[str]:
             f"\nwaiting behind it: {one['behind']['events']:,}",
             *(f"  {row['event_id']}  {row['type']}" for row in waiting),
         ]
+        more = one["behind"]["events"] - len(waiting)
+        lines += [f"  and {more:,} more"] if more else []
     if one["audit"]:
         lines += [
             "\naudit",

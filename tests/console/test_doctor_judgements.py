@@ -176,17 +176,20 @@ def test_topics() -> None:
 
 
 @pytest.mark.parametrize(
-    ("retention_ms", "ok", "text"),
+    ("retention_ms", "policy", "ok", "text"),
     [
-        (-1, True, "kept for ever"),
-        (35 * DAY_MS, True, "kept 35 days, markers reach back 35 days"),
-        (7 * DAY_MS, False, "kept 7 days"),
+        (-1, "delete", True, "records are kept for ever"),
+        (35 * DAY_MS, "delete", True, "records are kept 35 days, markers reach back 35 days"),
+        (7 * DAY_MS, "delete", False, "records are kept 7 days"),
+        (7 * DAY_MS, "compact,delete", False, "records are kept 7 days"),
+        (7 * DAY_MS, "compact", True, "the topic is only compacted: the last record of each key is kept for ever"),
     ],
 )
-def test_retention_against_the_horizon(retention_ms: int, *, ok: bool, text: str) -> None:
-    topic = dataclasses.replace(TOPIC, config={**CONFIG, "retention.ms": str(retention_ms)})
-    line = list(judge_topics(TopicPlan((), found={"events": topic}), SETTINGS))[-1]
-    assert (line.ok, text in line.found) == (ok, True)
+def test_retention_against_the_horizon(retention_ms: int, policy: str, *, ok: bool, text: str) -> None:
+    config = {**CONFIG, "retention.ms": str(retention_ms), "cleanup.policy": policy}
+    plan = TopicPlan((), found={"events": dataclasses.replace(TOPIC, config=config)})
+    [line] = [one for one in judge_topics(plan, SETTINGS) if one.subject == "events retention"]
+    assert (line.ok, line.found.startswith(text)) == (ok, True)
 
 
 def test_the_smallest_limit_is_named() -> None:

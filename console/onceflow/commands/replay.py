@@ -95,22 +95,24 @@ def replay(
     """Read a stretch of an event topic again: what of it was processed, and what would run."""
     from onceflow_processor.replay.request import Request
 
+    unread: list[str] = []
     request = Request(
         topic=topic or "",
         partitions=tuple(partition or ()),
         from_offset=from_offset,
         to_offset=to_offset,
-        from_time=_time(from_time, "--from-time"),
-        to_time=_time(to_time, "--to-time"),
+        from_time=_time(from_time, "--from-time", unread=unread),
+        to_time=_time(to_time, "--to-time", unread=unread),
         keys=tuple(key or ()),
         types=tuple(type or ()),
         event_ids=tuple(event_id or ()),
-        ignored=_included(include or []),
+        ignored=_included(include or [], unread),
         rerun=rerun,
         allow_operations=allow_operations,
         execute=execute,
         reason=reason,
         rate=rate,
+        unread=tuple(unread),
     )
     _check_resume(request, resume)
     sources = setting_sources(
@@ -159,7 +161,7 @@ def _run(options: ProcessorOptions, request: Request, *, resume: int | None, gro
             )
     except psycopg.Error as error:
         raise unavailable(error) from error
-    _write_executed(executed, as_json=as_json)
+    _write_executed(executed, resumed=resume is not None, as_json=as_json)
 
 
 def _options(sources: SettingSources) -> tuple[ProcessorOptions, str]:
@@ -177,14 +179,12 @@ def _options(sources: SettingSources) -> tuple[ProcessorOptions, str]:
     return processor_options(loaded.settings, handlers=handlers), replay_group(deployment)
 
 
-def _included(include: list[str]) -> bool:
-    unknown = [one for one in include if one != "ignored"]
-    if unknown:
-        raise typer.BadParameter(f"--include takes ignored, not {unknown[0]!r}")
-    return bool(include)
+def _included(include: list[str], unread: list[str]) -> bool:
+    unread.extend(f"--include takes ignored, not {one!r}" for one in include if one != "ignored")
+    return "ignored" in include
 
 
-def _time(text: str | None, flag: str) -> datetime | None:
+def _time(text: str | None, flag: str, *, unread: list[str]) -> datetime | None:
     from onceflow.attestation_settings import zoned_time
 
     if text is None:
@@ -192,7 +192,8 @@ def _time(text: str | None, flag: str) -> datetime | None:
     try:
         return zoned_time(text)
     except ValueError:
-        raise typer.BadParameter(f"{flag} takes {_TIME}") from None
+        unread.append(f"{flag} takes {_TIME}")
+        return None
 
 
 def _write_looked(request: Request, looked: Looked, *, as_json: bool) -> None:
@@ -209,12 +210,12 @@ def _write_looked(request: Request, looked: Looked, *, as_json: bool) -> None:
         }
         write_object(result)
         return
-    _write_tally(looked.tally)
+    _write_tally(looked.tally, executed=False)
     _write_left_out(looked.left_out)
     print("dry run: nothing was changed; add --execute")
 
 
-def _write_executed(executed: Executed, *, as_json: bool) -> None:
+def _write_executed(executed: Executed, *, resumed: bool, as_json: bool) -> None:
     from onceflow.exit_codes import CHECK_FAILED, INTERRUPTED
     from onceflow.results import write_object
     from onceflow_schemas.failure import Refused
@@ -235,7 +236,7 @@ def _write_executed(executed: Executed, *, as_json: bool) -> None:
             }
         )
     else:
-        _write_tally(executed.tally)
+        _write_tally(executed.tally, executed=run is not None)
         for name, count in sorted(executed.tally.done.items()):
             print(f"{name}: {count:,}")
         _write_report(report)
@@ -244,6 +245,8 @@ def _write_executed(executed: Executed, *, as_json: bool) -> None:
             print("dry run: nothing was changed; add --execute")
         else:
             print(f"replay {run.id} was stopped" if executed.stopped else f"replay {run.id} is done")
+    if resumed and report is not None:
+        say("of what was found before the run was taken up again only the counts were kept, no lines")
     if executed.stopped:
         say("stopped" if run is None else f"go on with: onceflow replay --resume {run.id}")
         raise typer.Exit(INTERRUPTED)
@@ -273,17 +276,17 @@ def _write_left_out(names: Sequence[str]) -> None:
         print(f'the handler {name} is declared replay="never" and stays out')
 
 
-def _write_tally(tally: Tally) -> None:
+def _write_tally(tally: Tally, *, executed: bool) -> None:
     """Write the table and what its columns mean."""
     from onceflow.replay_report import tally_rows
     from onceflow.results import write_table
-    from onceflow_processor.replay.fates import MEANINGS
+    from onceflow_processor.replay.fates import MEANINGS, MEANINGS_DONE
 
     print(f"{tally.records:,} records read, {tally.passed_over:,} of them not asked for")
     if not tally.fates:
         return
     write_table(*tally_rows(tally))
-    for fate, meaning in MEANINGS.items():
+    for fate, meaning in (MEANINGS_DONE if executed else MEANINGS).items():
         if tally.of(fate):
             print(f"{fate.value:12}{tally.of(fate):>10,}  {meaning}")
     for code, count in sorted(tally.codes.items()):

@@ -13,7 +13,7 @@ from typing import Any
 from onceflow.doctor.checked import Checked, Part, cross, tick
 from onceflow.exit_codes import SETTINGS
 from onceflow.settings_model import Settings
-from onceflow.topic_plan import MS_PER_DAY, UNLIMITED, TopicFound, TopicPlan
+from onceflow.topic_plan import MS_PER_DAY, TopicFound, TopicPlan
 from onceflow_processor.position_report import Reported
 from onceflow_processor.retention.book import Line, lateness
 from onceflow_processor.retention.needs import TopicAge, decide, topic_age
@@ -299,10 +299,12 @@ def judge_inputs(settings: Settings) -> Iterator[Checked]:
 
 
 def _retention(topic: TopicFound, *, horizon_days: int, is_ours: bool) -> Checked:
-    subject, kept_ms = f"{topic.name} retention", int(topic.config.get("retention.ms", "0"))
-    kept = "for ever" if kept_ms == UNLIMITED else f"{kept_ms / MS_PER_DAY:g} days"
-    found = f"records are kept {kept}, markers reach back {horizon_days} days"
-    if kept_ms != UNLIMITED and kept_ms < horizon_days * MS_PER_DAY:
+    subject, days = f"{topic.name} retention", _age(topic).days
+    what, kept = "records are", "for ever" if days is None else f"{days:g} days"
+    if "delete" not in topic.config.get("cleanup.policy", "delete"):
+        what = "the topic is only compacted: the last record of each key is"
+    found = f"{what} kept {kept}, markers reach back {horizon_days} days"
+    if days is not None and days < horizon_days:
         how = "`onceflow topics apply`" if is_ours else "where the topic is made, since it is not ours"
         return cross(subject, found, fix=f"Raise retention.ms to {horizon_days * MS_PER_DAY}: {how}.")
     return tick(subject, found)

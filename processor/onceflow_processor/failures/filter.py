@@ -1,7 +1,7 @@
 """Which parked or quarantined events are meant, and what is wrong with how that was said.  Pure.
 
 Rule: all faults are told at once, before anything is asked of the database; a text is compared as a whole and only ever
-goes to the server as a parameter.
+goes to the server as a parameter.  Only a type may be a prefix.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from typing import Any
 
+ANY_SUFFIX = ".*"
 TEXT_CHARACTERS_MAX = 1_000
 IDS_MAX = 1_000
 BIGINT_MAX = 2**63 - 1
@@ -22,7 +23,8 @@ class Filter:
     """Which rows are meant; None means any.
 
     Attributes:
-        type, handler, code, error, group: how they failed; a group is type, handler and error in one.
+        type: exact, or with ``.*`` at the end.
+        handler, code, error, group: how they failed; a group is type, handler and error in one.
         account, order_key, event_id: whose they are.
         topic, partition, from_offset, to_offset: where they were read, both ends included.
         since, until: when they were put there, ``until`` not included.
@@ -59,7 +61,7 @@ class Filter:
 
 def faults_of(wanted: Filter) -> list[str]:
     """Return everything that is wrong with a filter, in words for whoever typed it."""
-    return [*_texts(wanted), *_numbers(wanted), *_contradictions(wanted)]
+    return [*_texts(wanted), *_patterns(wanted), *_numbers(wanted), *_contradictions(wanted)]
 
 
 def faults_of_ids(ids: Sequence[str]) -> list[str]:
@@ -85,6 +87,15 @@ def _text_faults(name: str, text: str) -> Iterator[str]:
         yield f"{name} holds a NUL character"
     elif not text.isprintable():
         yield f"{name} holds characters that cannot be printed"
+
+
+def _patterns(wanted: Filter) -> Iterator[str]:
+    """What none of these can hold would only find nothing, and look as if there were nothing."""
+    if "*" in (wanted.type or "").removesuffix(ANY_SUFFIX):
+        yield f"--type takes a type, or a prefix and {ANY_SUFFIX}, such as invoice.*"
+    for name in ("handler", "code", "error", "group"):
+        if "*" in (getattr(wanted, name) or ""):
+            yield f"{_option(name)} is compared as a whole: * stands for nothing there"
 
 
 def _numbers(wanted: Filter) -> Iterator[str]:

@@ -64,7 +64,7 @@ class Meant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Events that failed alike; ``sample`` is the id of one of them, None where they have none."""
+    """Events that failed alike; ``sample`` is an id of one of them, its place where nobody vouches for an identity."""
 
     type: str
     handler: str
@@ -72,7 +72,7 @@ class Group:
     events: int
     first_at: datetime
     last_at: datetime
-    sample: str | None
+    sample: str
 
     @property
     def name(self) -> str:
@@ -118,7 +118,7 @@ def count_groups(connection: Connection[Any], meant: Meant) -> list[Group]:
             events=row["events"] + (known.events if known else 0),
             first_at=min(row["first_at"], known.first_at) if known else row["first_at"],
             last_at=max(row["last_at"], known.last_at) if known else row["last_at"],
-            sample=(known.sample if known else None) or row["sample"],
+            sample=known.sample if known else row["sample"],
         )
     return sorted(groups.values(), key=lambda group: (-group.events, group.name))
 

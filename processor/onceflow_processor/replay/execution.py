@@ -26,7 +26,7 @@ from onceflow_processor.replay.rerun_doer import RerunDoer
 from onceflow_processor.replay.rerun_report import RerunReport
 from onceflow_processor.replay.runs import LookProgress, Place, Progress, Run, RunProgress, begin, end, take
 from onceflow_processor.replay.surroundings import Surroundings
-from onceflow_processor.replay.survey import Page, Survey
+from onceflow_processor.replay.survey import Page, Survey, left_out
 from onceflow_processor.replay.tally import Tally
 from onceflow_processor.service import ProcessorOptions, ProcessorService
 from onceflow_processor.sqlstates import Meaning, meaning_of
@@ -182,7 +182,9 @@ class _Execution:
             for page in survey.pages(stretch):
                 held = self._do_page(page, progress, doer, around, pace)
                 if held is not None or self._lifetime.stopping:
-                    return Executed(run, progress.tally, self._left_out(), report, held, self._lifetime.stopping)
+                    return Executed(
+                        run, progress.tally, self._left_out(progress.tally), report, held, self._lifetime.stopping
+                    )
                 survey.use(around.connection)
                 self._order.told(Passed(passed + page.next_offset - stretch.first, total, progress.tally))
             progress.end_stretch(around.connection, stretch)
@@ -191,7 +193,7 @@ class _Execution:
         if run is not None:
             end(around.connection, run, tally=tally, who=self._order.who)
         around.connection.close()
-        return Executed(run, tally, self._left_out(), report)
+        return Executed(run, tally, self._left_out(tally), report)
 
     def _do_page(self, page: Page, progress: Progress, doer: Doer, around: Surroundings, pace: Pace) -> str | None:
         progress.begin_page(page)
@@ -213,5 +215,5 @@ class _Execution:
             return RerunDoer(around, execute=request.execute, allow_operations=request.allow_operations)
         return InboxDoer(around, ignored=request.ignored)
 
-    def _left_out(self) -> tuple[str, ...]:
-        return self._options.handlers.left_out_of_replay()
+    def _left_out(self, tally: Tally) -> tuple[str, ...]:
+        return left_out(self._options.handlers, tally)

@@ -44,6 +44,13 @@ MEANINGS: Final[Mapping[Fate, str]] = {
     Fate.LEFT_OUT: 'its handlers are declared replay="never"',
 }
 
+MEANINGS_DONE: Final[Mapping[Fate, str]] = {
+    **MEANINGS,
+    Fate.RUN: "taken up: it had no marker, or one that the request takes up again",
+    Fate.UNHANDLED: "it had no marker, and nothing handles its type: marked as ignored",
+}
+"""The same of a replay that was carried out; how the events ended that were taken up, its own counts say."""
+
 
 class Marker(NamedTuple):
     """What the inbox says about an event."""

@@ -21,7 +21,7 @@ from onceflow_processor.log_reader import LogReader
 from onceflow_processor.records import Record
 from onceflow_processor.replay.planning import plan
 from onceflow_processor.replay.request import Request, Stretch
-from onceflow_processor.replay.survey import Survey
+from onceflow_processor.replay.survey import Survey, left_out
 from onceflow_processor.replay.tally import Tally
 from onceflow_processor.retention.store import read_known_from
 from onceflow_processor.schema_check import check_schema
@@ -89,7 +89,7 @@ def look(options: ProcessorOptions, request: Request, *, group: str, told: Told)
                     told(Passed(passed + page.next_offset - stretch.first, total, tally))
                 passed += stretch.end - stretch.first
     told(Passed(total, total, tally))
-    return Looked(stretches, tally, options.handlers.left_out_of_replay())
+    return Looked(stretches, tally, left_out(options.handlers, tally))
 
 
 @contextmanager

@@ -58,6 +58,7 @@ class Request:
         reason: the person's own words; needed to do it.
         allow_operations: a rerun may ask for operations that were not asked for before.
         rate: events in a second that may run, None: as fast as it goes.
+        unread: what was asked for and could not be read, a sentence each.
     """
 
     topic: str
@@ -75,6 +76,7 @@ class Request:
     reason: str = ""
     allow_operations: bool = False
     rate: float | None = None
+    unread: tuple[str, ...] = ()
 
     def takes(self, item: Item) -> bool:
         """Tell whether a record is meant; one that nobody vouches for has no type and no event id."""
@@ -153,6 +155,7 @@ def flag_faults(request: Request, *, topics: Sequence[str]) -> list[Fault]:
     )
     if len(set(request.partitions)) != len(request.partitions):
         faults.append(Fault("replay_flags_refused", "a --partition is named twice"))
+    faults.extend(Fault("replay_flags_refused", one) for one in request.unread)
     return [*faults, *_value_faults(request), *_mode_faults(request)]
 
 

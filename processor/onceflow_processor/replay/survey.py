@@ -19,9 +19,9 @@ from onceflow_processor.arrays import Texts
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.log_reader import LogReader
 from onceflow_processor.records import Partition, Record
-from onceflow_processor.replay.fates import Judged, Marker, judge
+from onceflow_processor.replay.fates import Fate, Judged, Marker, judge
 from onceflow_processor.replay.request import Request, Stretch
-from onceflow_processor.replay.tally import Tally
+from onceflow_processor.replay.tally import OTHER_TYPES, Tally
 from onceflow_schemas.identity import Identity
 from onceflow_schemas.sql import queries
 
@@ -69,6 +69,15 @@ class HandledTypes:
     def is_replayed(self, event_type: str) -> bool:
         """Tell whether a handler of the type may run in a replay."""
         return bool(self._replayed.for_type(event_type))
+
+
+def left_out(handlers: Handlers, tally: Tally) -> tuple[str, ...]:
+    """Return the handlers that a replay leaves out, sorted, of the types that it takes up."""
+    met = [name for name, counts in tally.types.items() if counts.keys() & {Fate.RUN.value, Fate.LEFT_OUT.value}]
+    if OTHER_TYPES in met:
+        # Nobody knows any more which types these were.
+        return handlers.left_out_of_replay()
+    return tuple(sorted({one.name for name in met for one in handlers.for_type(name) if one.replay == "never"}))
 
 
 class Survey:

@@ -29,7 +29,9 @@ FROM (
 ) AS one
 
 -- fragment: common_filter
-WHERE (%(type)s::text IS NULL OR type = %(type)s::text)
+-- A type may be a prefix and .*, as handlers are registered and replays are filtered.
+WHERE (%(type)s::text IS NULL OR type = %(type)s::text
+       OR (right(%(type)s::text, 2) = '.*' AND starts_with(type, left(%(type)s::text, -1))))
   AND (%(handler)s::text IS NULL OR handler = %(handler)s::text)
   AND (%(code)s::text IS NULL OR code = %(code)s::text)
   AND (%(error)s::text IS NULL OR error = %(error)s::text)
@@ -98,7 +100,8 @@ LIMIT %(count)s;
 -- name: quarantine_counted
 -- What failed alike, and within it what decides alike.  It reads all rows that are meant.
 SELECT type, handler, error, code, state, is_its_record, decision, asked, blocks, settings_refuse,
-       count(*) AS events, min(quarantined_at) AS first_at, max(quarantined_at) AS last_at, max(event_id) AS sample
+       count(*) AS events, min(quarantined_at) AS first_at, max(quarantined_at) AS last_at,
+       max(coalesce(event_id, concat_ws('/', topic, partition, "offset"))) AS sample
 -- include: quarantine_rows
 -- include: quarantine_filter
 GROUP BY type, handler, error, code, state, is_its_record, decision, asked, blocks, settings_refuse

@@ -72,6 +72,9 @@ def test_the_lists(planted: Desk) -> None:
     ("arguments", "found"),
     [
         (["--type", "invoice.paid"], [25]),
+        (["--type", "invoice.*"], [25]),
+        (["--type", "invoice.pai.*"], []),
+        (["--type", "charge.*"], []),
         (["--handler", "bookkeeping", "--code", "handler_failed", "--error", "KeyError"], [25]),
         (["--group", "invoice.paid bookkeeping KeyError"], [25]),
         (["--group", " - unauthenticated"], [4, 3]),
@@ -93,6 +96,7 @@ def test_filters(planted: Desk, arguments: list[str], found: list[int]) -> None:
     ("arguments", "found"),
     [
         (["--type", "charge.refunded"], ["evt_9"]),
+        (["--type", "invoice.*"], ["evt_27", "evt_26"]),
         (["--group", "charge.refunded bookkeeping TimeoutError"], ["evt_9"]),
         (["--key", f"{ACCOUNT}/in_1"], ["evt_27", "evt_26"]),
         (["--key", f"{ACCOUNT}/in_1' OR '1'='1"], []),
@@ -105,7 +109,9 @@ def test_filters_of_parked_ones(planted: Desk, arguments: list[str], found: list
 
 def test_groups(planted: Desk) -> None:
     strangers, failed = lines(planted, "quarantine", "list", "--groups")
-    assert (strangers["group"], strangers["events"], strangers["sample"]) == (" - unauthenticated", 2, None)
+    assert (strangers["group"], strangers["events"]) == (" - unauthenticated", 2)
+    assert strangers["sample"] == f"{TOPIC}/0/4"
+    assert lines(planted, "quarantine", "show", strangers["sample"])[0]["offset"] == 4
     assert (failed["group"], failed["events"], failed["sample"]) == ("invoice.paid bookkeeping KeyError", 1, "evt_25")
     assert failed["first_at"] == failed["last_at"]
     assert "2 of 2 groups, 3 events in all" in run(planted, "quarantine", "list", "--groups").stderr
@@ -128,6 +134,18 @@ def test_one_is_told_whole(planted: Desk) -> None:
     text = run(planted, "quarantine", "show", f"{TOPIC}/0/25").stdout
     for said in ("Traceback ...", '{"id": "evt"}', "ce_id: evt_25", "odd: (null)", "waiting behind it: 2", "evt_26"):
         assert said in text, said
+
+
+@pytest.mark.parametrize(("command", "event"), [("quarantine", "evt_0"), ("parked", "evt_1")])
+def test_how_many_more_wait_behind_one_is_said(desk: Desk, command: str, event: str) -> None:
+    desk.quarantined("evt_0", offset=0, key="in_1")
+    for number in range(1, 27):
+        desk.parked(f"evt_{number}", key="in_1", offset=number)
+    text = run(desk, command, "show", event).stdout.splitlines()
+    count = 26 if command == "quarantine" else 25
+    begin = text.index(f"waiting behind it: {count}")
+    assert text[begin + 20].split()[0].startswith("evt_")
+    assert text[begin + 21] == f"  and {count - 20} more"
 
 
 @pytest.mark.parametrize(
@@ -230,6 +248,8 @@ def test_with_execute_it_is_done_and_told_once(planted: Desk) -> None:
         (["list", "--since", "yesterday", "--until", "2026-01-01"], "--since takes an RFC 3339 time"),
         (["list", "--since", "2026-01-02T00:00:00Z", "--until", "2026-01-01T00:00:00Z"], "--since is not before"),
         (["list", "--type", "a\0b"], "--type holds a NUL character"),
+        (["retry", "--type", "invoice*"], "--type takes a type, or a prefix and .*"),
+        (["retry", "--code", "handler_*"], "--code is compared as a whole"),
         (["list", "--key", "x" * 10_000_000], "--key is longer than 1000 characters"),
         (["list", "--limit", "0"], "--limit"),
         (["show", "x" * 2_000], "an id is longer than 1000 characters"),

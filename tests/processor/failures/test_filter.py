@@ -16,6 +16,7 @@ EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
     "wanted",
     [
         Filter(),
+        Filter(type="invoice.*", order_key="acct_1/*"),
         Filter(type="' OR 1=1--", handler="a, b", order_key="acct_1/ключ"),
         Filter(topic="t", partition=0, from_offset=5, to_offset=5, since=EARLY, until=LATE),
         Filter(group="invoice.paid bookkeeping KeyError", account="acct_1"),
@@ -31,6 +32,9 @@ def test_a_filter_that_can_be_used(wanted: Filter) -> None:
     [
         ({"type": "a\0b"}, "--type holds a NUL character"),
         ({"order_key": ""}, "--key is empty"),
+        ({"type": "*.paid"}, "--type takes a type, or a prefix and .*, such as invoice.*"),
+        ({"type": "*"}, "--type takes a type, or a prefix and .*, such as invoice.*"),
+        ({"group": "invoice.* - KeyError"}, "--group is compared as a whole: * stands for nothing there"),
         ({"error": "x" * 10_000_000}, "--error is longer than 1000 characters"),
         ({"handler": "\udcff"}, "--handler holds characters that cannot be printed"),
         ({"event_id": "evt_1\x1b[2J"}, "--event-id holds characters that cannot be printed"),

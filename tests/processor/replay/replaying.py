@@ -18,25 +18,23 @@ ASK_SECONDS_MAX = 60
 
 def replayed(road: Road, *arguments: str, topic: bool = True, status: int = 0, **settings: str) -> dict[str, Any]:
     """Run it to its end; return what it said."""
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "onceflow",
-            "replay",
-            *(("--topic", road.events) if topic else ()),
-            "--json",
-            *arguments,
-        ],
+    done = ran(road, "--json", *arguments, topic=topic, **settings)
+    assert done.returncode == status, (done.stdout, done.stderr)
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def ran(road: Road, *arguments: str, topic: bool = True, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run it to its end."""
+    chosen = ("--topic", road.events) if topic else ()
+    return subprocess.run(
+        [sys.executable, "-m", "onceflow", "replay", *chosen, *arguments],
         env={**road._environment, **settings},
         capture_output=True,
         text=True,
         timeout=REPLAY_SECONDS_MAX,
         check=False,
     )
-    assert done.returncode == status, (done.stdout, done.stderr)
-    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return answer
 
 
 def error_of(answer: dict[str, Any]) -> tuple[str, int]:

@@ -9,9 +9,11 @@ import pytest
 from onceflow_processor.admission import Item
 from onceflow_processor.records import Partition, Record
 from onceflow_processor.replay.fates import MEANINGS, Fate, Marker, judge
+from onceflow_processor.replay.survey import left_out
 from onceflow_processor.replay.tally import OTHER_TYPES, TYPES_MAX, Tally, tally_of
 from onceflow_schemas.identity import Identity
 from tests.processor.conftest import ACCOUNT, event_body, items_of, record
+from tests.processor.replay import mended_handlers
 
 MARKERS = ("processed", "ignored", "parked", "quarantined", None)
 
@@ -135,3 +137,19 @@ def test_types_that_are_counted_apart_are_bounded() -> None:
         [judge(item(), {}, handled=Types(handled=True, replayed=True), rerun=False, ignored=False, next_offset=None)]
     )
     assert tally.types[OTHER_TYPES] == {"run": 1}
+
+
+@pytest.mark.parametrize(
+    ("types", "names"),
+    [
+        ({}, ()),
+        ({"invoice.paid": {"run": 1}}, ("mails",)),
+        ({"invoice.paid": {"skipped": 1}, "product.updated": {"left_out": 2}}, ("mirrors",)),
+        ({"customer.updated": {"run": 1}}, ()),
+        ({OTHER_TYPES: {"run": 1}}, ("mails", "mirrors")),
+    ],
+)
+def test_only_handlers_of_what_is_taken_up_are_left_out(
+    types: dict[str, dict[str, int]], names: tuple[str, ...]
+) -> None:
+    assert left_out(mended_handlers.handlers, Tally(types=types)) == names

@@ -48,6 +48,7 @@ def asked(**given: Any) -> Request:
         ({"partitions": (1, 1)}, "replay_flags_refused"),
         ({"partitions": (-1,)}, "replay_partition_refused"),
         ({"types": ("no type!",)}, "replay_flags_refused"),
+        ({"unread": ("--include takes ignored, not 'nope'",)}, "replay_flags_refused"),
         ({"keys": ("",)}, "replay_flags_refused"),
         ({"event_ids": tuple("e" * (KEYS_MAX + 1))}, "replay_flags_refused"),
         ({"rerun": True, "ignored": True}, "replay_flags_refused"),
