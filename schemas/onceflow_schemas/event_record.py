@@ -19,6 +19,9 @@ from onceflow_schemas.times import format_time, parse_time
 Source = Literal["webhook", "reconciler"]
 
 TYPE_PREFIX = "com.stripe."
+RECONCILER_ENDPOINT = "stripe:events"
+"""The endpoint of records that were made of Stripe's event list; no webhook can have it, since endpoint ids have no colon."""
+
 CONTENT_TYPE = b"application/json"
 HEADERS_MAX = 64
 HEADER_BYTES_MAX = 2048

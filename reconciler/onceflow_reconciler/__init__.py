@@ -1,0 +1,1 @@
+"""Compares the ledgers, heals what is safe, reports the rest."""

@@ -1,0 +1,79 @@
+"""Which events of a list are known: by their marker, in quarantine, or on their way in a topic.
+
+Rule: an event that no table knows is missed only when no record of it waits in a topic either; a topic that cannot be looked
+through in time leaves the question open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+from psycopg import Connection
+
+from onceflow_processor.log_reader import LogReader
+from onceflow_processor.records import Partition
+from onceflow_schemas.sql import queries
+
+BACKLOG_RECORDS_MAX: Final = 2_000_000
+"""Records that are looked through for one question."""
+ID_HEADER: Final = "ce_id"
+
+_SQL = queries("reconcile")
+_PROGRESS = queries("progress")
+
+
+class BacklogTooLong(Exception):
+    """More records wait than are looked through: nothing is judged now."""
+
+
+def unknown_ids(connection: Connection[Any], *, account: str, mode: str, event_ids: Sequence[str]) -> list[str]:
+    """Return the ids that no table knows, in their order."""
+    given = {"account": account, "mode": mode, "event_ids": list(event_ids)}
+    known = {row[0] for row in connection.execute(_SQL["known_events"], given).fetchall()}
+    return [event_id for event_id in event_ids if event_id not in known]
+
+
+class Backlog:
+    """What waits in the event topics behind the processor's positions.
+
+    Args:
+        open_reader: makes a reader of the log.
+        topics: the bridge's topic and the inputs that have headers.
+        connection: where the positions are kept.
+    """
+
+    def __init__(
+        self, open_reader: Callable[[], LogReader], *, topics: Sequence[str], connection: Connection[Any]
+    ) -> None:
+        self._open_reader = open_reader
+        self._topics = topics
+        self._connection = connection
+
+    def among(self, wanted: Collection[str]) -> set[str]:
+        """Return those of the ids of which a record waits.
+
+        Raises:
+            BacklogTooLong: nothing can be said.
+            Failure: the broker did not answer, or refused.
+        """
+        found: set[str] = set()
+        read = 0
+        with self._open_reader() as reader:
+            for partition, next_offset in self._positions():
+                bounds = reader.bounds(partition)
+                first = max(next_offset, bounds.low)
+                read += max(0, bounds.high - first)
+                if read > BACKLOG_RECORDS_MAX:
+                    raise BacklogTooLong
+                with closing(reader.records(partition, first, end=bounds.high)) as records:
+                    for record in records:
+                        event_id = dict(record.headers).get(ID_HEADER)
+                        if event_id is not None and event_id.decode("ascii", "replace") in wanted:
+                            found.add(event_id.decode("ascii"))
+        return found
+
+    def _positions(self) -> list[tuple[Partition, int]]:
+        rows = self._connection.execute(_SQL["positions"], {"topics": list(self._topics)}).fetchall()
+        return [(Partition(topic, number), next_offset) for topic, number, next_offset in rows]

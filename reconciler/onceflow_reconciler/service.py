@@ -1,0 +1,282 @@
+"""The reconciler as a process: one works, others wait for its lease; a look at a time, until it is told to stop.
+
+Rule: whatever fails costs the look in hand, and is tried again; what is done under the lease is checked against it first.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import structlog
+from prometheus_client import CollectorRegistry, start_http_server
+from psycopg import Connection
+
+from onceflow_processor.database import connect, first_line
+from onceflow_processor.kafka_client import StartClient
+from onceflow_processor.log_reader import LogReader
+from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
+from onceflow_processor.relay.lease import Lease
+from onceflow_processor.start_check import check_database
+from onceflow_producer.lifetime import Lifetime, say_ready
+from onceflow_reconciler.event_cycle import EventCycle, Told
+from onceflow_reconciler.event_slices import SliceRules
+from onceflow_reconciler.known_events import Backlog
+from onceflow_reconciler.metrics import ReconcilerMetrics
+from onceflow_reconciler.republish import Republisher
+from onceflow_reconciler.stripe_lists import StripeLists
+from onceflow_schemas.attestation import AttestationKey
+from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured
+
+BACKLOG_SECONDS_MAX: Final = 120.0
+RETRY_SECONDS: Final = 2.0
+ROLE: Final = "onceflow-reconciler"
+
+log = structlog.get_logger("onceflow.reconciler")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconcilerOptions:
+    """Everything that the reconciler is told; nothing below reads the environment.
+
+    Args:
+        kafka: librdkafka properties.
+        database_url: libpq connection string, untouched.
+        deployment: the deployment's id.
+        accounts: the deployment's accounts, its own first.
+        mode: ``live`` or ``test``.
+        topic: the bridge's event topic.
+        accesses: how the accounts are read.
+        api_base: of Stripe, or of a simulator.
+        api_version: that answers are rendered in.
+        attestation_keys: what was missed is attested with them.
+        requests_per_second: of each account, below live traffic's.
+        connect_seconds, total_seconds: of one request.
+        rules: how the event list is cut.
+        first_seconds: how far back the first look goes.
+        cycle_seconds: from one look to the next.
+        lease_ttl_seconds: how long a dead reconciler is waited for.
+        owner: who we are.
+        metrics_host, metrics_port: where metrics are served; port 0 for a free one.
+        state_file: written when ready.
+        announce: called with what the state file says when ready.
+        parent_pid: stop when this parent is gone.
+        prepared: False behind a pooler in transaction mode.
+    """
+
+    kafka: Mapping[str, object] = field(repr=False)
+    database_url: str = field(repr=False)
+    deployment: str
+    accounts: tuple[str, ...]
+    mode: str
+    topic: str
+    group: str
+    accesses: tuple[StripeAccess, ...] = field(repr=False)
+    api_base: str
+    api_version: str
+    attestation_keys: tuple[AttestationKey, ...] = field(repr=False)
+    requests_per_second: float
+    connect_seconds: float
+    total_seconds: float
+    rules: SliceRules = SliceRules()
+    first_seconds: int
+    cycle_seconds: float
+    lease_ttl_seconds: float = 30.0
+    owner: str
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int = 0
+    state_file: Path | None = None
+    announce: Callable[[Mapping[str, object]], None] | None = None
+    parent_pid: int | None = None
+    prepared: bool = True
+
+
+def run(options: ReconcilerOptions) -> int:
+    """Reconcile until told to stop; return 0.
+
+    Raises:
+        Misconfigured: it cannot start as it is set up.
+    """
+    registry = CollectorRegistry()
+    metrics = ReconcilerMetrics(registry)
+    try:
+        server, thread = start_http_server(options.metrics_port, addr=options.metrics_host, registry=registry)
+    except OSError as error:
+        place = f"{options.metrics_host}:{options.metrics_port}"
+        raise Misconfigured("port_in_use", f"the metrics cannot be served on {place}") from error
+    url = f"http://{options.metrics_host}:{server.server_port}/metrics"
+    try:
+        with Lifetime(parent_pid=options.parent_pid) as lifetime:
+            _Service(options, lifetime, metrics=metrics).run(url)
+            log.info("reconciler_stopped", reason=lifetime.reason)
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+    return 0
+
+
+def look_once(options: ReconcilerOptions, *, dry_run: bool) -> dict[str, Told]:
+    """Look at every account once and return what was found, by account.
+
+    Raises:
+        LeaseLost: another reconciler works.
+        Failure, psycopg.Error: nothing can be said.
+    """
+    with Lifetime(parent_pid=options.parent_pid) as lifetime:
+        return _Service(options, lifetime, metrics=ReconcilerMetrics(CollectorRegistry())).once(dry_run=dry_run)
+
+
+class _Service:
+    def __init__(self, options: ReconcilerOptions, lifetime: Lifetime, *, metrics: ReconcilerMetrics) -> None:
+        self._options = options
+        self._lifetime = lifetime
+        self._metrics = metrics
+        self._ready = False
+
+    def run(self, metrics_url: str) -> None:
+        while not self._lifetime.stopping:
+            try:
+                self._serve(metrics_url)
+            except Misconfigured:
+                if not self._ready:
+                    raise
+                raise
+            except (Failure, psycopg.Error) as error:
+                self._metrics.trouble.labels(getattr(error, "code", "database_unavailable")).inc()
+                log.warning("reconciler_waits", reason=first_line(error))
+                self._lifetime.wait(RETRY_SECONDS)
+
+    def once(self, *, dry_run: bool) -> dict[str, Told]:
+        with self._open() as connection:
+            lease = self._lease(connection)
+            if not lease.acquire():
+                raise LeaseLost("fenced", "another reconciler works now")
+            try:
+                with _Tools(self._options, connection, wait=self._lifetime.wait) as tools:
+                    cycle = self._cycle(connection, tools, lease, dry_run=dry_run)
+                    return {account: cycle.look(account) for account in self._options.accounts}
+            finally:
+                lease.release()
+
+    def _serve(self, metrics_url: str) -> None:
+        with self._open() as connection:
+            lease = self._lease(connection)
+            self._say_ready(metrics_url)
+            while not self._lifetime.stopping:
+                if not lease.acquire():
+                    self._lifetime.wait(self._options.lease_ttl_seconds / 2)
+                    continue
+                try:
+                    with _Tools(self._options, connection, wait=self._lifetime.wait) as tools:
+                        cycle = self._cycle(connection, tools, lease, dry_run=False)
+                        self._look_again_and_again(cycle, lease)
+                finally:
+                    lease.release()
+
+    def _look_again_and_again(self, cycle: EventCycle, lease: Lease) -> None:
+        while not self._lifetime.stopping:
+            begun = time.monotonic()
+            self._look(cycle, self._options.accounts)
+            lease.keep()
+            rest = self._options.cycle_seconds * random.uniform(0.9, 1.1)  # noqa: S311 - jitter needs no secrecy
+            while not self._lifetime.stopping and time.monotonic() < begun + rest:
+                self._lifetime.wait(min(1.0, max(0.0, begun + rest - time.monotonic())))
+                lease.keep()
+
+    def _look(self, cycle: EventCycle, accounts: Iterable[str]) -> None:
+        for account in accounts:
+            told = cycle.look(account)
+            self._metrics.note(account, told)
+            if told.missed or told.waits:
+                log.info("looked", account=account, listed=told.listed, missed=told.missed, waits=told.waits)
+
+    def _cycle(self, connection: Connection[Any], tools: _Tools, lease: Lease, *, dry_run: bool) -> EventCycle:
+        options = self._options
+
+        def check() -> None:
+            lease.keep()
+            lease.check()
+
+        return EventCycle(
+            connection,
+            tools.lists,
+            tools.backlog,
+            republisher=None if dry_run else tools.republisher,
+            mode=options.mode,
+            rules=options.rules,
+            first_seconds=options.first_seconds,
+            check=check,
+        )
+
+    def _open(self) -> Connection[Any]:
+        options = self._options
+        connection = connect(options.database_url, application_name=ROLE, prepared=options.prepared, autocommit=True)
+        try:
+            check_database(connection, deployment=options.deployment, accounts=options.accounts, mode=options.mode)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _lease(self, connection: Connection[Any]) -> Lease:
+        options = self._options
+        return Lease(
+            connection,
+            name=f"reconciler:{options.deployment}",
+            owner=options.owner,
+            ttl_seconds=options.lease_ttl_seconds,
+            clock=time.monotonic,
+        )
+
+    def _say_ready(self, metrics_url: str) -> None:
+        if not self._ready:
+            self._ready = True
+            options = self._options
+            told = {"pid": os.getpid(), "metrics_url": metrics_url}
+            say_ready(told, state_file=options.state_file, announce=options.announce)
+            log.info("reconciler_ready", owner=options.owner, accounts=options.accounts)
+
+
+class _Tools:
+    """Clients of one term; a context manager that lets go of them."""
+
+    def __init__(
+        self, options: ReconcilerOptions, connection: Connection[Any], *, wait: Callable[[float], object]
+    ) -> None:
+        _, topics = StartClient(options.kafka).ask([options.topic])
+        self.lists = StripeLists(
+            options.accesses,
+            api_base=options.api_base,
+            api_version=options.api_version,
+            requests_per_second=options.requests_per_second,
+            connect_seconds=options.connect_seconds,
+            total_seconds=options.total_seconds,
+            wait=wait,
+        )
+        self.backlog = Backlog(
+            lambda: LogReader(options.kafka, group=options.group, deadline_seconds=BACKLOG_SECONDS_MAX),
+            topics=(options.topic,),
+            connection=connection,
+        )
+        self.republisher = Republisher(
+            options.kafka,
+            topic=options.topic,
+            keys=options.attestation_keys,
+            deployment=options.deployment,
+            mode=options.mode,
+            record_bytes_max=topics[options.topic].message_bytes_max,
+        )
+
+    def __enter__(self) -> _Tools:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.republisher.close()
+        self.lists.close()

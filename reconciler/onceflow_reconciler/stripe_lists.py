@@ -1,0 +1,178 @@
+"""Lists of Stripe, page by page, slower than live traffic.
+
+Rule: only the configured host is ever asked; neither key nor body reaches a log; an answer that is none of 200 changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+from urllib.parse import urlencode
+
+import stripe
+
+from onceflow_processor.operations.senders.exchange import Exchange, NoAnswer, retry_after_seconds
+from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
+from onceflow_reconciler.event_page import Page, Unbelievable, read_page
+from onceflow_reconciler.event_slices import Slice
+
+PAGE_EVENTS: Final = 100
+PAGES_MAX: Final = 1_000
+"""Pages of one stretch; a longer one is cut."""
+TRIES_MAX: Final = 6
+RETRY_SECONDS_MAX: Final = 30.0
+RETRY_SECONDS: Final = 0.5
+EVENTS_PERMISSION: Final = "rak_event_read"
+
+_OK = 200
+_REFUSED = frozenset({401, 403})
+
+
+@dataclass(frozen=True, slots=True)
+class NotReadable(Exception):
+    """An account cannot be read; ``permission`` is what a restricted key lacks, where that is the reason."""
+
+    account: str
+    status: int | None
+    detail: str
+    permission: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.account}: {self.detail}"
+
+
+class TooManyPages(Exception):
+    """A stretch has more pages than are read in one go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Believed(Exception):
+    """Not raised by a list that is sound: why one cannot be believed."""
+
+    why: Unbelievable
+
+
+class StripeLists:
+    """Reads lists with each account's own key, or with the platform's for a connected account.
+
+    Args:
+        accesses: one for each account.
+        api_base: ``https://api.stripe.com``, or a simulator's address.
+        api_version: that answers are rendered in; events keep their own.
+        requests_per_second: of each account, below its limit.
+        connect_seconds, total_seconds: as in ``Exchange``.
+        wait: sleeps so many seconds, less when the process is asked to stop.
+    """
+
+    def __init__(
+        self,
+        accesses: Iterable[StripeAccess],
+        *,
+        api_base: str,
+        api_version: str,
+        requests_per_second: float,
+        connect_seconds: float,
+        total_seconds: float,
+        wait: Callable[[float], object],
+    ) -> None:
+        self._accesses = {access.account: access for access in accesses}
+        self._base = api_base.rstrip("/")
+        self._api_version = api_version
+        self._pause_seconds = 1 / requests_per_second
+        self._wait = wait
+        self._next_at: dict[str, float] = {}
+        self._runner = asyncio.Runner()
+        self._exchange = Exchange(
+            connect_seconds=connect_seconds, total_seconds=total_seconds, authorities=stripe.ca_bundle_path
+        )
+        self.requests: dict[str, int] = {}
+        self.stripe_at: datetime | None = None
+
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """The accounts that can be read, the own one first."""
+        return tuple(self._accesses)
+
+    def events(self, account: str, within: Slice) -> Iterator[Page]:
+        """Yield the pages of a stretch of the event list, newest first.
+
+        Raises:
+            NotReadable: the account's key is refused, or Stripe does not answer.
+            Believed: the list cannot be believed.
+            TooManyPages: cut the stretch.
+        """
+        seen: set[str] = set()
+        after: dict[str, str] = {}
+        for _ in range(PAGES_MAX):
+            # Not only what was not delivered: an event whose delivery was acknowledged may have been lost by us.
+            asked = {"limit": PAGE_EVENTS, "created[gte]": within.since, "created[lt]": within.until, **after}
+            body = self.get(account, "/v1/events", asked, permission=EVENTS_PERMISSION)
+            page = read_page(body, within=within, seen=seen)
+            if isinstance(page, Unbelievable):
+                raise Believed(page)
+            yield page
+            if not page.has_more:
+                return
+            after = {"starting_after": page.events[-1].event_id}
+        raise TooManyPages
+
+    def get(self, account: str, path: str, asked: Mapping[str, object], *, permission: str) -> bytes:
+        """Ask until there is an answer, bounded.
+
+        Raises:
+            NotReadable: see ``events``.
+        """
+        url = f"{self._base}{path}?{urlencode(asked)}"
+        detail, status = "no answer", None
+        for tries in range(TRIES_MAX):
+            self._keep_pace(account)
+            try:
+                answer = self._runner.run(self._exchange.request("GET", url, headers=self._headers(account)))
+            except NoAnswer as error:
+                detail, status, pause = error.detail, None, RETRY_SECONDS * 2**tries
+            else:
+                self._note_time(answer.headers)
+                if answer.status == _OK:
+                    return answer.body
+                if answer.status in _REFUSED:
+                    reason = "the key is refused" if answer.status == 401 else f"the key lacks {permission}"  # noqa: PLR2004
+                    raise NotReadable(account, answer.status, reason, permission if answer.status == 403 else "")  # noqa: PLR2004
+                detail, status = f"Stripe answered {answer.status}", answer.status
+                pause = retry_after_seconds(answer.headers) or RETRY_SECONDS * 2**tries
+            self._wait(min(pause, RETRY_SECONDS_MAX))
+        raise NotReadable(account, status, f"{detail}, {TRIES_MAX} times")
+
+    def close(self) -> None:
+        """Let go of connections."""
+        self._runner.run(self._exchange.close())
+        self._runner.close()
+
+    def _keep_pace(self, account: str) -> None:
+        now = time.monotonic()
+        begin_at = max(now, self._next_at.get(account, now))
+        self._next_at[account] = begin_at + self._pause_seconds
+        if begin_at > now:
+            self._wait(begin_at - now)
+        self.requests[account] = self.requests.get(account, 0) + 1
+
+    def _headers(self, account: str) -> dict[str, str]:
+        access = self._accesses[account]
+        headers = {
+            "Authorization": f"Bearer {access.api_key}",
+            "Stripe-Version": self._api_version,
+            "User-Agent": "onceflow",
+        }
+        if access.connected:
+            headers["Stripe-Account"] = account
+        return headers
+
+    def _note_time(self, headers: Mapping[str, str]) -> None:
+        try:
+            self.stripe_at = parsedate_to_datetime(headers.get("Date", ""))
+        except ValueError:
+            return

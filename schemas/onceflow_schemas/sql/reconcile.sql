@@ -1,0 +1,69 @@
+-- The reconciler: what is known of events, cursors, findings and remedies.  Isolation: READ COMMITTED.
+-- Lock order: finding -> remedy -> reconcile_cursor.
+
+-- name: known_events
+-- Which of these events have a marker, or are kept in quarantine.  Indexes: primary key of inbox, quarantine_identity.
+SELECT event_id FROM onceflow.inbox
+WHERE account = %(account)s AND mode = %(mode)s AND event_id = ANY(%(event_ids)s::text[])
+UNION
+SELECT event_id FROM onceflow.quarantine
+WHERE account = %(account)s AND mode = %(mode)s AND event_id = ANY(%(event_ids)s::text[]);
+
+-- name: cursor
+SELECT extract(epoch FROM done_until)::bigint FROM onceflow.reconcile_cursor
+WHERE account = %(account)s AND mode = %(mode)s AND source = %(source)s;
+
+-- name: begin_cursor
+INSERT INTO onceflow.reconcile_cursor (account, mode, source, done_until)
+VALUES (%(account)s, %(mode)s, %(source)s, to_timestamp(%(done_until)s))
+ON CONFLICT DO NOTHING;
+
+-- name: move_cursor
+-- Never back: a reconciler that slept must not undo what another has done since.
+UPDATE onceflow.reconcile_cursor SET done_until = to_timestamp(%(done_until)s), moved_at = clock_timestamp()
+WHERE account = %(account)s AND mode = %(mode)s AND source = %(source)s AND done_until < to_timestamp(%(done_until)s);
+
+-- name: found
+-- Findings seen now, sorted by their key.  What was healed and comes again is recurring; what a person accepted stays so as
+-- long as its facts do.
+INSERT INTO onceflow.finding (kind, subject, account, mode, facts, amount, currency)
+SELECT kind, subject, account, mode, facts, amount, currency
+FROM unnest(%(kinds)s::text[], %(subjects)s::text[], %(accounts)s::text[], %(modes)s::text[], %(facts)s::jsonb[],
+            %(amounts)s::bigint[], %(currencies)s::text[])
+     AS seen (kind, subject, account, mode, facts, amount, currency)
+ORDER BY kind, subject
+ON CONFLICT (kind, subject) DO UPDATE
+SET last_seen_at = clock_timestamp(), facts = excluded.facts, amount = excluded.amount, currency = excluded.currency,
+    times = finding.times + (finding.state = 'healed')::integer,
+    state = CASE WHEN finding.state = 'healed' THEN 'recurring'
+                 WHEN finding.state = 'accepted' AND finding.facts <> excluded.facts THEN 'open'
+                 ELSE finding.state END
+RETURNING id, kind, subject, state;
+
+-- name: remedied
+INSERT INTO onceflow.remedy (finding_id, action, who, result)
+SELECT finding_id, %(action)s, %(who)s, %(result)s FROM unnest(%(finding_ids)s::bigint[]) AS healed (finding_id)
+ORDER BY finding_id;
+
+-- name: healed_events
+-- Missed events that have their marker now are healed.  Index: finding_open, primary key of inbox.
+UPDATE onceflow.finding
+SET state = 'healed', healed_at = clock_timestamp()
+FROM onceflow.inbox
+WHERE finding.kind = 'missed_event' AND finding.state IN ('open', 'recurring')
+  AND finding.account = %(account)s AND finding.mode = %(mode)s
+  AND inbox.account = finding.account AND inbox.mode = finding.mode AND inbox.event_id = finding.facts ->> 'event_id'
+RETURNING finding.id;
+
+-- name: gone
+-- Findings of these kinds about this subject that are not there any more.
+UPDATE onceflow.finding
+SET state = 'healed', healed_at = clock_timestamp()
+WHERE kind = ANY(%(kinds)s::text[]) AND subject = %(subject)s AND state IN ('open', 'recurring')
+RETURNING id;
+
+-- name: positions
+-- How far the processor is; of a topic that was made anew there are several, and the latest counts.
+SELECT DISTINCT ON (topic, partition) topic, partition, next_offset FROM onceflow.progress
+WHERE topic = ANY(%(topics)s::text[])
+ORDER BY topic, partition, batch_end DESC NULLS LAST;
