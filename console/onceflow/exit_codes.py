@@ -36,6 +36,7 @@ class PartFailed(Unavailable):
         self.exit_status = exit_status
 
 
+_USAGE_CODES = frozenset({"command_line_wrong", "replay_flags_refused"})
 _SCHEMA_CODES = frozenset(
     {"schema_missing", "schema_behind", "schema_ahead", "schema_changed", "migration_failed", "lanes_missing"}
 )
@@ -56,6 +57,8 @@ def exit_code(failure: Failure) -> int:
     """Return the exit status of a command that ended with this failure."""
     if isinstance(failure, PartFailed) and failure.exit_status in (SETTINGS, SCHEMA):
         return failure.exit_status
+    if failure.code in _USAGE_CODES:
+        return USAGE
     if isinstance(failure, Refused):
         return CHECK_FAILED
     if failure.code in _SCHEMA_CODES:

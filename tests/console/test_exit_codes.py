@@ -43,6 +43,7 @@ def test_a_process_that_cannot_start_says_who_must_act(code: str, status: int) -
     ("failure", "status"),
     [
         (Refused("anything", "m", "h"), 1),
+        (Refused("replay_flags_refused", "m", "h"), 2),
         (Unavailable("database_unavailable", "m", "h"), 5),
         (Unavailable("service_failed", "m", "h"), 5),
         (Misconfigured("migration_failed", "m", "h"), 4),
