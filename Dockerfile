@@ -12,6 +12,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY schemas schemas
 COPY producer producer
 COPY processor processor
+COPY reconciler reconciler
 COPY simulator simulator
 COPY console console
 RUN build-tools/bin/pip wheel --no-deps --no-build-isolation --wheel-dir dist .

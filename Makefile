@@ -88,4 +88,4 @@ requirements: ## pin anew after a change of pyproject.toml; newer versions: make
 
 clean: ## remove the environment and caches; .onceflow/ holds your data and stays
 	rm -rf '$(VENV)' bench/.venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist
-	find schemas producer processor simulator console tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find schemas producer processor reconciler simulator console tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -20,6 +20,7 @@ from onceflow.commands import (
     outcomes,
     process,
     progress,
+    reconcile,
     relay,
     replay,
     simulate,
@@ -41,6 +42,7 @@ app.command()(bridge.bridge)
 app.command()(process.process)
 app.command()(relay.relay)
 app.command()(operate.operate)
+app.command()(reconcile.reconcile)
 app.command()(replay.replay)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)

@@ -29,7 +29,13 @@ READY_VERSION = 1
 PORT_GRACE_SECONDS = 2.0
 """How long a part of the last time may still hold its port."""
 
-COMMANDS = {"bridge": "bridge", "processor": "process", "operator": "operate", "relay": "relay"}
+COMMANDS = {
+    "bridge": "bridge",
+    "processor": "process",
+    "operator": "operate",
+    "relay": "relay",
+    "reconciler": "reconcile",
+}
 """Part to command, in the order in which they are started and ended."""
 
 SIMULATOR = "simulator"
@@ -61,9 +67,9 @@ class LocalSystem:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parts that are started: no operator without a Stripe that it could call."""
+        """The parts that are started: no operator or reconciler without a Stripe that they could call."""
         keyed = {"stripe.api_key", "stripe.api_keys"} & self.loaded.given.keys()
-        ours = tuple(name for name in COMMANDS if name != "operator" or self.simulated or keyed)
+        ours = tuple(name for name in COMMANDS if name not in ("operator", "reconciler") or self.simulated or keyed)
         return (*ours, SIMULATOR) if self.simulated else ours
 
     @property

@@ -26,11 +26,16 @@ if TYPE_CHECKING:
     from onceflow_processor.relay.service import RelayOptions
     from onceflow_processor.service import ProcessorOptions
     from onceflow_producer.options import BridgeOptions
+    from onceflow_reconciler.service import ReconcilerOptions
     from onceflow_schemas.operations.limits import Limits
 
 LIVE_REQUESTS_PER_SECOND = 80
 TEST_REQUESTS_PER_SECOND = 20
 """Stripe's limits of an account are 100 and 25; the rest is left to others with the same account."""
+
+LIVE_RECONCILER_PER_SECOND = 20
+TEST_RECONCILER_PER_SECOND = 10
+"""Stripe lets an account read one kind of list 25 times a second; live traffic comes first."""
 
 Announce = Callable[[Mapping[str, object]], None]
 """Called once, with what a service says about itself, when it is ready."""
@@ -203,6 +208,46 @@ def operator_options(settings: Settings, *, handlers: Handlers, announce: Announ
         announce=announce,
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
+    )
+
+
+def reconciler_options(settings: Settings, *, announce: Announce | None = None) -> ReconcilerOptions:
+    """Return the options of the reconciler; every setting that it needs is set.
+
+    Raises:
+        Misconfigured: ``settings_invalid``: an account has no API key.
+    """
+    from onceflow_reconciler.event_slices import SliceRules  # noqa: PLC0415
+    from onceflow_reconciler.service import ReconcilerOptions  # noqa: PLC0415
+
+    assert settings.deployment.id is not None
+    given = settings.reconciler
+    default_rate = LIVE_RECONCILER_PER_SECOND if settings.stripe.mode == "live" else TEST_RECONCILER_PER_SECOND
+    return ReconcilerOptions(
+        kafka=settings.kafka.for_producer(),
+        database_url=settings.database.url.get_secret_value(),
+        deployment=settings.deployment.id,
+        accounts=_accounts(settings),
+        mode=settings.stripe.mode,
+        topic=settings.topics.events[0],
+        group=processor_group(settings.deployment.id),
+        accesses=accesses(settings),
+        api_base=settings.stripe.api_base,
+        api_version=settings.stripe.api_version,
+        attestation_keys=settings.attestation.keys,
+        requests_per_second=given.requests_per_second or default_rate,
+        rules=SliceRules(overlap_seconds=60 * given.overlap_minutes, grace_seconds=given.grace_seconds),
+        first_seconds=3600 * given.first_hours,
+        cycle_seconds=given.cycle_seconds,
+        lease_ttl_seconds=given.lease_seconds,
+        owner=owner(),
+        metrics_host=settings.metrics.host,
+        metrics_port=settings.metrics.port,
+        state_file=settings.runtime.state_file,
+        announce=announce,
+        parent_pid=settings.runtime.parent_pid,
+        prepared=settings.database.prepared,
+        **_call_times(settings),
     )
 
 

@@ -17,6 +17,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, Instanc
 from onceflow.attestation_settings import parse_keys, zoned_time
 from onceflow.input_settings import InputSettings, attested_input
 from onceflow.settings_operations import MailSettings, OperationsSettings
+from onceflow.settings_reconciler import ReconcilerSettings
 from onceflow.settings_retention import RetentionSettings
 from onceflow.settings_section import Port, Seconds, Section, split, table
 from onceflow_producer.endpoint_secrets import EndpointSecret, parse_secrets
@@ -316,6 +317,7 @@ class Settings(Section):
     retention: RetentionSettings = RetentionSettings()
     operations: OperationsSettings = OperationsSettings()
     mail: MailSettings = MailSettings()
+    reconciler: ReconcilerSettings = ReconcilerSettings()
     metrics: MetricsSettings = MetricsSettings()
     logs: LogSettings = LogSettings()
     runtime: RuntimeSettings = RuntimeSettings()

@@ -55,7 +55,6 @@ class EventCycle:
         rules: how the list is cut.
         first_seconds: how far back the first look goes.
         check: raises when the lease is lost; called before each effect.
-        clock: now.
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class EventCycle:
         rules: SliceRules,
         first_seconds: int,
         check: Callable[[], None],
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._connection = connection
         self._lists = lists
@@ -79,7 +77,6 @@ class EventCycle:
         self._rules = rules
         self._first_seconds = first_seconds
         self._check = check
-        self._clock = clock
 
     def look(self, account: str) -> Told:
         """Read what is ahead of the account's cursor.
@@ -88,39 +85,46 @@ class EventCycle:
             LeaseLost, Failure, psycopg.Error: it goes on from the cursor next time.
         """
         told = Told()
-        now = self._now()
+        try:
+            now = self._lists.now(account)
+        except NotReadable as error:
+            self._tell_not_readable(account, error)
+            told.waits = "not_readable"
+            return told
         lies_ahead = ahead(self._cursor(account, now), now=now, rules=self._rules)
         if lies_ahead.out_of_reach is not None:
             self._tell_out_of_reach(account, lies_ahead.out_of_reach)
         work = deque(lies_ahead.slices)
         while work and told.waits is None:
             part = work.popleft()
-            try:
-                self._hand_over(account, part, told)
-            except TooManyPages:
-                halves = part.halves()
-                if halves is None:
-                    told.waits = "too_many_pages"
-                    break
-                work.extendleft(halves)
-                continue
-            except Believed as error:
-                told.waits = error.why.code
-                facts = {"why": error.why.code, "detail": error.why.detail}
-                self._record([Finding("list_unbelievable", f"events of {account}", account, self._mode, facts)])
-            except NotReadable as error:
-                told.waits = "not_readable"
-                facts = {"status": error.status, "detail": error.detail, "permission": error.permission}
-                self._record([Finding("account_not_readable", f"account {account}", account, self._mode, facts)])
-            except BacklogTooLong:
-                told.waits = "backlog"
-            else:
-                self._move_cursor(account, part.until)
+            told.waits = self._read(account, part, told, work)
         if told.waits is None:
             self._heal("account_not_readable", f"account {account}")
             self._heal("list_unbelievable", f"events of {account}")
         self._connection.execute(_SQL["healed_events"], {"account": account, "mode": self._mode})
         return told
+
+    def _read(self, account: str, part: Slice, told: Told, work: deque[Slice]) -> str | None:
+        """Hand a stretch over and move the cursor; why the account must wait, None when it need not."""
+        try:
+            self._hand_over(account, part, told)
+        except TooManyPages:
+            halves = part.halves()
+            if halves is None:
+                return "too_many_pages"
+            work.extendleft(halves)
+            return None
+        except Believed as error:
+            facts = {"why": error.why.code, "detail": error.why.detail}
+            self._record([Finding("list_unbelievable", f"events of {account}", account, self._mode, facts)])
+            return error.why.code
+        except NotReadable as error:
+            self._tell_not_readable(account, error)
+            return "not_readable"
+        except BacklogTooLong:
+            return "backlog"
+        self._move_cursor(account, part.until)
+        return None
 
     def _hand_over(self, account: str, part: Slice, told: Told) -> None:
         for page in self._lists.events(account, part):
@@ -178,6 +182,10 @@ class EventCycle:
         given = {"account": account, "mode": self._mode, "source": SOURCE, "done_until": until}
         self._connection.execute(_SQL["move_cursor"], given)
 
+    def _tell_not_readable(self, account: str, error: NotReadable) -> None:
+        facts = {"status": error.status, "detail": error.detail, "permission": error.permission}
+        self._record([Finding("account_not_readable", f"account {account}", account, self._mode, facts)])
+
     def _tell_out_of_reach(self, account: str, lost: Slice) -> None:
         facts = {
             "since": format_time(datetime.fromtimestamp(lost.since, UTC)),
@@ -194,6 +202,3 @@ class EventCycle:
 
     def _heal(self, kind: str, subject: str) -> None:
         self._connection.execute(_SQL["gone"], {"kinds": [kind], "subject": subject})
-
-    def _now(self) -> int:
-        return int(self._clock().timestamp())

@@ -65,7 +65,7 @@ def ahead(done_until: int, *, now: int, rules: SliceRules) -> Ahead:
     since = done_until - rules.overlap_seconds
     lost = Slice(done_until, first_listed) if done_until < first_listed else None
     since = max(since, first_listed)
-    slices = []
+    slices: list[Slice] = []
     while since < until:
         end = min(since + rules.slice_seconds_max + rules.overlap_seconds * (not slices), until)
         slices.append(Slice(since, end))

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from psycopg import Connection
 
-from onceflow_processor.arrays import Bigints, Texts
+from onceflow_processor.arrays import Texts
 from onceflow_schemas.sql import queries
 
 _SQL = queries("reconcile")
@@ -49,7 +49,7 @@ def record(connection: Connection[Any], findings: Sequence[Finding]) -> list[int
         "accounts": Texts(one.account for one in findings),
         "modes": Texts(one.mode for one in findings),
         "facts": Texts(orjson.dumps(one.facts).decode() for one in findings),
-        "amounts": Bigints(one.amount for one in findings),
+        "amounts": [one.amount for one in findings],
         "currencies": Texts(one.currency for one in findings),
     }
     return [row[0] for row in connection.execute(_SQL["found"], given).fetchall()]

@@ -15,14 +15,26 @@ class ReconcilerMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._looks = Counter(
-            "onceflow_reconciler_looks_total", "Looks at an account, by what they wait for.", ["account", "waits"], registry=registry
+            "onceflow_reconciler_looks_total",
+            "Looks at an account, by what they wait for.",
+            ["account", "waits"],
+            registry=registry,
         )
-        self._listed = Counter("onceflow_reconciler_listed_total", "Events that lists showed.", ["account"], registry=registry)
-        self._missed = Counter("onceflow_reconciler_missed_total", "Events that were missed.", ["account"], registry=registry)
+        self._listed = Counter(
+            "onceflow_reconciler_listed_total", "Events that lists showed.", ["account"], registry=registry
+        )
+        self._missed = Counter(
+            "onceflow_reconciler_missed_total", "Events that were missed.", ["account"], registry=registry
+        )
         self._brought = Counter(
-            "onceflow_reconciler_brought_total", "Missed events that were brought to the topic.", ["account"], registry=registry
+            "onceflow_reconciler_brought_total",
+            "Missed events that were brought to the topic.",
+            ["account"],
+            registry=registry,
         )
-        self.trouble = Counter("onceflow_reconciler_trouble_total", "What kept it from looking.", ["code"], registry=registry)
+        self.trouble = Counter(
+            "onceflow_reconciler_trouble_total", "What kept it from looking.", ["code"], registry=registry
+        )
 
     def note(self, account: str, told: Told) -> None:
         """Count one look."""

@@ -131,7 +131,9 @@ class Republisher:
                     raise Unavailable("broker_unavailable", "the producer's queue stays full") from None
                 self._producer.poll(POLL_SECONDS)
             except KafkaException as error:
-                raise Unavailable("broker_unavailable", f"the producer did not take a record: {error.args[0].str()}") from error
+                raise Unavailable(
+                    "broker_unavailable", f"the producer did not take a record: {error.args[0].str()}"
+                ) from error
             else:
                 return
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import psycopg
 import structlog
@@ -84,7 +84,7 @@ class ReconcilerOptions:
     requests_per_second: float
     connect_seconds: float
     total_seconds: float
-    rules: SliceRules = SliceRules()
+    rules: SliceRules
     first_seconds: int
     cycle_seconds: float
     lease_ttl_seconds: float = 30.0
@@ -145,11 +145,10 @@ class _Service:
             try:
                 self._serve(metrics_url)
             except Misconfigured:
-                if not self._ready:
-                    raise
                 raise
             except (Failure, psycopg.Error) as error:
-                self._metrics.trouble.labels(getattr(error, "code", "database_unavailable")).inc()
+                code = error.code if isinstance(error, Failure) else "database_unavailable"
+                self._metrics.trouble.labels(code).inc()
                 log.warning("reconciler_waits", reason=first_line(error))
                 self._lifetime.wait(RETRY_SECONDS)
 
@@ -186,8 +185,7 @@ class _Service:
             self._look(cycle, self._options.accounts)
             lease.keep()
             rest = self._options.cycle_seconds * random.uniform(0.9, 1.1)  # noqa: S311 - jitter needs no secrecy
-            while not self._lifetime.stopping and time.monotonic() < begun + rest:
-                self._lifetime.wait(min(1.0, max(0.0, begun + rest - time.monotonic())))
+            while (left := begun + rest - time.monotonic()) > 0 and not self._lifetime.wait(min(1.0, left)):
                 lease.keep()
 
     def _look(self, cycle: EventCycle, accounts: Iterable[str]) -> None:
@@ -274,7 +272,7 @@ class _Tools:
             record_bytes_max=topics[options.topic].message_bytes_max,
         )
 
-    def __enter__(self) -> _Tools:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -46,6 +46,14 @@ class NotReadable(Exception):
         return f"{self.account}: {self.detail}"
 
 
+@dataclass(frozen=True, slots=True)
+class Got:
+    """A whole answer, and Stripe's clock; None when it did not say."""
+
+    body: bytes
+    stripe_at: datetime | None
+
+
 class TooManyPages(Exception):
     """A stretch has more pages than are read in one go."""
 
@@ -91,12 +99,20 @@ class StripeLists:
             connect_seconds=connect_seconds, total_seconds=total_seconds, authorities=stripe.ca_bundle_path
         )
         self.requests: dict[str, int] = {}
-        self.stripe_at: datetime | None = None
 
     @property
     def accounts(self) -> tuple[str, ...]:
         """The accounts that can be read, the own one first."""
         return tuple(self._accesses)
+
+    def now(self, account: str) -> int:
+        """Ask what time it is at Stripe, in unix seconds; our own clock where it does not say.
+
+        Raises:
+            NotReadable: see ``events``.
+        """
+        got = self.get(account, "/v1/events", {"limit": 1}, permission=EVENTS_PERMISSION)
+        return int(time.time() if got.stripe_at is None else got.stripe_at.timestamp())
 
     def events(self, account: str, within: Slice) -> Iterator[Page]:
         """Yield the pages of a stretch of the event list, newest first.
@@ -111,8 +127,8 @@ class StripeLists:
         for _ in range(PAGES_MAX):
             # Not only what was not delivered: an event whose delivery was acknowledged may have been lost by us.
             asked = {"limit": PAGE_EVENTS, "created[gte]": within.since, "created[lt]": within.until, **after}
-            body = self.get(account, "/v1/events", asked, permission=EVENTS_PERMISSION)
-            page = read_page(body, within=within, seen=seen)
+            got = self.get(account, "/v1/events", asked, permission=EVENTS_PERMISSION)
+            page = read_page(got.body, within=within, seen=seen)
             if isinstance(page, Unbelievable):
                 raise Believed(page)
             yield page
@@ -121,7 +137,7 @@ class StripeLists:
             after = {"starting_after": page.events[-1].event_id}
         raise TooManyPages
 
-    def get(self, account: str, path: str, asked: Mapping[str, object], *, permission: str) -> bytes:
+    def get(self, account: str, path: str, asked: Mapping[str, object], *, permission: str) -> Got:
         """Ask until there is an answer, bounded.
 
         Raises:
@@ -136,9 +152,8 @@ class StripeLists:
             except NoAnswer as error:
                 detail, status, pause = error.detail, None, RETRY_SECONDS * 2**tries
             else:
-                self._note_time(answer.headers)
                 if answer.status == _OK:
-                    return answer.body
+                    return Got(answer.body, _time_of(answer.headers))
                 if answer.status in _REFUSED:
                     reason = "the key is refused" if answer.status == 401 else f"the key lacks {permission}"  # noqa: PLR2004
                     raise NotReadable(account, answer.status, reason, permission if answer.status == 403 else "")  # noqa: PLR2004
@@ -171,8 +186,9 @@ class StripeLists:
             headers["Stripe-Account"] = account
         return headers
 
-    def _note_time(self, headers: Mapping[str, str]) -> None:
-        try:
-            self.stripe_at = parsedate_to_datetime(headers.get("Date", ""))
-        except ValueError:
-            return
+
+def _time_of(headers: Mapping[str, str]) -> datetime | None:
+    try:
+        return parsedate_to_datetime(headers.get("Date", ""))
+    except ValueError:
+        return None
