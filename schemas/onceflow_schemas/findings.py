@@ -1,0 +1,67 @@
+"""The kinds of findings: what each means, whether money is at risk, and the first command to type.
+
+Rule: a kind is a public contract like a failure code: dashboards and pages key on it.  ``docs/operating/findings.md`` is
+generated from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal, NamedTuple
+
+Risk = Literal["yes", "possible", "no"]
+
+
+class FindingKind(NamedTuple):
+    """One kind of drift.
+
+    Attributes:
+        name: the stable name.
+        title: what it is, in a few words.
+        meaning: what has happened, and what onceflow does about it by itself.
+        money: whether money is at risk while it is open.
+        first: the first command that a person types.
+    """
+
+    name: str
+    title: str
+    meaning: str
+    money: Risk
+    first: str
+
+
+_KINDS: Final = (
+    FindingKind(
+        "missed_event",
+        "an event of Stripe that never came",
+        "Stripe lists the event; no marker, no quarantined record and no waiting record knows it. It is brought to the event topic from the list and "
+        "walks the usual road; the finding is healed when its marker is there.",
+        "possible",
+        "onceflow reconcile --once",
+    ),
+    FindingKind(
+        "events_out_of_reach",
+        "a time whose events nobody can list any more",
+        "The reconciler did not read the list for longer than the 30 days that Stripe keeps. What was missed in that time cannot be found by events.",
+        "possible",
+        "onceflow findings show ID",
+    ),
+    FindingKind(
+        "list_unbelievable",
+        "a list of Stripe that contradicts itself",
+        "A list repeated itself, showed an event without an id, or said that there is more and showed nothing. It proves nothing, so the cursor stays "
+        "and the list is read again; other accounts go on.",
+        "no",
+        "onceflow reconcile --once --dry-run",
+    ),
+    FindingKind(
+        "account_not_readable",
+        "an account that cannot be read",
+        "Stripe refuses the key, the key lacks a permission, the account has been disconnected, or Stripe does not answer. Other accounts go on.",
+        "possible",
+        "onceflow doctor",
+    ),
+)
+
+FINDING_KINDS: Final[Mapping[str, FindingKind]] = MappingProxyType({kind.name: kind for kind in _KINDS})
