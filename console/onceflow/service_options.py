@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from onceflow.kafka_names import processor_group, relay_group, transactional_id
+from onceflow.kafka_names import processor_group, reconciler_group, relay_group, transactional_id
 from onceflow.settings_model import Settings
 from onceflow_schemas.failure import Misconfigured
 from onceflow_schemas.failure_course import RetryRules
@@ -230,7 +230,7 @@ def reconciler_options(settings: Settings, *, announce: Announce | None = None) 
         accounts=_accounts(settings),
         mode=settings.stripe.mode,
         topic=settings.topics.events[0],
-        group=processor_group(settings.deployment.id),
+        group=reconciler_group(settings.deployment.id),
         accesses=accesses(settings),
         api_base=settings.stripe.api_base,
         api_version=settings.stripe.api_version,

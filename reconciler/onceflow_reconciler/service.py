@@ -260,7 +260,7 @@ class _Tools:
         )
         self.backlog = Backlog(
             lambda: LogReader(options.kafka, group=options.group, deadline_seconds=BACKLOG_SECONDS_MAX),
-            topics=(options.topic,),
+            topics=topics,
             connection=connection,
         )
         self.republisher = Republisher(

@@ -112,6 +112,18 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "operation": ("SELECT(state, looked_up_at)", "UPDATE(looked_up_at)"),
         "retention": _READ,
     },
+    "reconcile": {
+        "schema_migrations": _READ,
+        "migration_checksum": _READ,
+        "deployment": ("SELECT", "INSERT", "UPDATE"),
+        "inbox": _READ,
+        "quarantine": _READ,
+        "progress": _READ,
+        "lease": ("SELECT", "INSERT", "UPDATE"),
+        "finding": ("SELECT", "INSERT", "UPDATE"),
+        "remedy": ("SELECT", "INSERT"),
+        "reconcile_cursor": ("SELECT", "INSERT", "UPDATE"),
+    },
     "operator": {
         "schema_migrations": _READ,
         "migration_checksum": _READ,

@@ -63,7 +63,5 @@ WHERE kind = ANY(%(kinds)s::text[]) AND subject = %(subject)s AND state IN ('ope
 RETURNING id;
 
 -- name: positions
--- How far the processor is; of a topic that was made anew there are several, and the latest counts.
-SELECT DISTINCT ON (topic, partition) topic, partition, next_offset FROM onceflow.progress
-WHERE topic = ANY(%(topics)s::text[])
-ORDER BY topic, partition, batch_end DESC NULLS LAST;
+-- How far the processor is in a topic; none of a partition that it never read.  Index: primary key of progress.
+SELECT partition, next_offset FROM onceflow.progress WHERE topic_id = %(topic_id)s;
