@@ -221,7 +221,7 @@ def reconciler_options(settings: Settings, *, announce: Announce | None = None) 
     from onceflow_reconciler.service import ReconcilerOptions  # noqa: PLC0415
 
     assert settings.deployment.id is not None
-    given = settings.reconciler
+    given, times = settings.reconciler, _call_times(settings)
     default_rate = LIVE_RECONCILER_PER_SECOND if settings.stripe.mode == "live" else TEST_RECONCILER_PER_SECOND
     return ReconcilerOptions(
         kafka=settings.kafka.for_producer(),
@@ -247,7 +247,8 @@ def reconciler_options(settings: Settings, *, announce: Announce | None = None) 
         announce=announce,
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
-        **_call_times(settings),
+        connect_seconds=times["connect_seconds"],
+        total_seconds=times["total_seconds"],
     )
 
 

@@ -62,6 +62,55 @@ _KINDS: Final = (
         "possible",
         "onceflow doctor",
     ),
+    FindingKind(
+        "parked_too_long",
+        "a key that waits for a retry too long",
+        "Its first event is tried again and again, or waits for a read at Stripe; all that comes behind it waits too.",
+        "possible",
+        "onceflow parked list --groups",
+    ),
+    FindingKind(
+        "quarantined_too_long",
+        "a record about which nobody decides",
+        "It needs a person. Where it blocks its key, all that comes behind it waits.",
+        "possible",
+        "onceflow quarantine list --groups",
+    ),
+    FindingKind(
+        "operation_unknown_too_long",
+        "an operation whose end nobody knows",
+        "It may have happened at Stripe. It is looked up by itself; one in review needs a person.",
+        "yes",
+        "onceflow operations show ID",
+    ),
+    FindingKind(
+        "lease_expired",
+        "an operation that nobody works at",
+        "It is due, and no worker has taken it up: none runs, or none knows its effect.",
+        "yes",
+        "onceflow operations list --open",
+    ),
+    FindingKind(
+        "outcome_unpublished_too_long",
+        "outcomes that are not published",
+        "The relay does not run, cannot reach the broker, or its lane stands still. The outcomes are safe in the database.",
+        "no",
+        "onceflow lanes show",
+    ),
+    FindingKind(
+        "lane_stopped",
+        "a lane that stands still",
+        "Topic and database disagree about it, or an outcome cannot be published.",
+        "possible",
+        "onceflow lanes show",
+    ),
+    FindingKind(
+        "partition_stopped",
+        "a partition that stands still",
+        "Its position and the topic's log contradict each other: records were lost, or the topic was made anew.",
+        "possible",
+        "onceflow progress show",
+    ),
 )
 
 FINDING_KINDS: Final[Mapping[str, FindingKind]] = MappingProxyType({kind.name: kind for kind in _KINDS})

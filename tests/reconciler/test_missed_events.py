@@ -10,7 +10,12 @@ from tests.processor.armed import KILLED, armed
 from tests.processor.processor_process import wait_until
 from tests.reconciler.conftest import CONNECTED, PLATFORM, MakeReconcilerRoad, ReconcilerRoad
 
-ODD_LISTS = {"repeat_page": "repeated", "endless_list": "repeated", "item_without_id": "without_id", "empty_page": "endless"}
+ODD_LISTS = {
+    "repeat_page": "repeated",
+    "endless_list": "repeated",
+    "item_without_id": "without_id",
+    "empty_page": "endless",
+}
 
 
 def seen(road: ReconcilerRoad) -> Counter[str]:

@@ -65,3 +65,9 @@ RETURNING id;
 -- name: positions
 -- How far the processor is in a topic; none of a partition that it never read.  Index: primary key of progress.
 SELECT partition, next_offset FROM onceflow.progress WHERE topic_id = %(topic_id)s;
+
+-- name: gone_of_kind
+-- Findings of a kind that a look at all of them no longer sees.  Index: finding_open.
+UPDATE onceflow.finding
+SET state = 'healed', healed_at = clock_timestamp()
+WHERE kind = %(kind)s AND state IN ('open', 'recurring') AND subject <> ALL(%(subjects)s::text[]);
