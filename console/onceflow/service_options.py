@@ -217,8 +217,8 @@ def reconciler_options(settings: Settings, *, announce: Announce | None = None) 
     Raises:
         Misconfigured: ``settings_invalid``: an account has no API key.
     """
-    from onceflow_reconciler.event_slices import SliceRules  # noqa: PLC0415
     from onceflow_reconciler.service import ReconcilerOptions  # noqa: PLC0415
+    from onceflow_reconciler.slices import SliceRules  # noqa: PLC0415
 
     assert settings.deployment.id is not None
     given, times = settings.reconciler, _call_times(settings)

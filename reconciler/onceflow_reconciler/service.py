@@ -26,11 +26,11 @@ from onceflow_processor.relay.lease import Lease
 from onceflow_processor.start_check import check_database
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_reconciler.event_cycle import EventCycle, Told
-from onceflow_reconciler.event_slices import SliceRules
 from onceflow_reconciler.known_events import Backlog
 from onceflow_reconciler.ledger_checks import Patience, look_at_tables
 from onceflow_reconciler.metrics import ReconcilerMetrics
 from onceflow_reconciler.republish import Republisher
+from onceflow_reconciler.slices import SliceRules
 from onceflow_reconciler.stripe_lists import StripeLists
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured
