@@ -16,6 +16,7 @@ import structlog
 from psycopg import Connection
 
 from onceflow_producer.failpoint import hit
+from onceflow_reconciler.cursors import Cursor
 from onceflow_reconciler.finding_store import Finding, record, remedied
 from onceflow_reconciler.known_events import Backlog, BacklogTooLong, unknown_ids
 from onceflow_reconciler.list_page import Listed
@@ -91,7 +92,7 @@ class EventCycle:
             self._tell_not_readable(account, error)
             told.waits = "not_readable"
             return told
-        lies_ahead = ahead(self._cursor(account, now), now=now, rules=self._rules)
+        lies_ahead = ahead(self._cursor(account).read(first=now - self._first_seconds), now=now, rules=self._rules)
         if lies_ahead.out_of_reach is not None:
             self._tell_out_of_reach(account, lies_ahead.out_of_reach)
         work = deque(lies_ahead.slices)
@@ -168,19 +169,13 @@ class EventCycle:
         told.brought += len(missed)
         log.info("missed_events_brought", account=account, events=len(missed))
 
-    def _cursor(self, account: str, now: int) -> int:
-        given = {"account": account, "mode": self._mode, "source": SOURCE}
-        self._connection.execute(_SQL["begin_cursor"], {**given, "done_until": now - self._first_seconds})
-        row = self._connection.execute(_SQL["cursor"], given).fetchone()
-        assert row is not None, "it was made"
-        return int(row[0])
+    def _cursor(self, account: str) -> Cursor:
+        return Cursor(self._connection, account=account, mode=self._mode, source=SOURCE)
 
     def _move_cursor(self, account: str, until: int) -> None:
-        if self._republisher is None:
-            return
-        self._check()
-        given = {"account": account, "mode": self._mode, "source": SOURCE, "done_until": until}
-        self._connection.execute(_SQL["move_cursor"], given)
+        if self._republisher is not None:
+            self._check()
+            self._cursor(account).move(until)
 
     def _tell_not_readable(self, account: str, error: NotReadable) -> None:
         facts = {"status": error.status, "detail": error.detail, "permission": error.permission}

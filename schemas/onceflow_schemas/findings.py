@@ -63,6 +63,35 @@ _KINDS: Final = (
         "onceflow doctor",
     ),
     FindingKind(
+        "object_without_operation",
+        "an effect at Stripe that no operation asked for",
+        "An intent or refund carries the id of an operation that the database does not have: a script used our metadata, another deployment shares the "
+        "account, or the row went with a restore.",
+        "yes",
+        "onceflow findings show ID",
+    ),
+    FindingKind(
+        "operation_doubled",
+        "two effects at Stripe for one operation",
+        "Both move money and carry the id of one operation, which knows only one of them. onceflow sends at most one; somebody else has made the other.",
+        "yes",
+        "onceflow operations show ID",
+    ),
+    FindingKind(
+        "operation_disagrees",
+        "an operation and its object disagree",
+        "Status, amount or currency of the object are not what the operation has ended with: a refund that failed later, or a change by hand.",
+        "yes",
+        "onceflow operations show ID",
+    ),
+    FindingKind(
+        "operation_behind",
+        "an effect that its operation does not know",
+        "The object is there and the operation has not heard of it. Its workers look at it and settle it by what they see.",
+        "possible",
+        "onceflow operations show ID",
+    ),
+    FindingKind(
         "parked_too_long",
         "a key that waits for a retry too long",
         "Its first event is tried again and again, or waits for a read at Stripe; all that comes behind it waits too.",
