@@ -95,6 +95,8 @@ GRANT SELECT ON onceflow.inbox, onceflow.quarantine, onceflow.progress, onceflow
 TO onceflow_reconciler;
 GRANT SELECT, INSERT, UPDATE ON onceflow.lease, onceflow.finding, onceflow.reconcile_cursor TO onceflow_reconciler;
 GRANT SELECT, INSERT ON onceflow.remedy TO onceflow_reconciler;
+-- A reason to look at an operation, as a webhook would have given it.
+GRANT INSERT ON onceflow.operation_hint TO onceflow_reconciler;
 
 -- Application: what onceflow.attach needs, inside the application's own transaction.  It sees no event and no lane.
 GRANT SELECT ON onceflow.deployment TO onceflow_application;
@@ -117,5 +119,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO 
 GRANT INSERT, UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, type,
                       retry_asked_at, retry_asked_by, decided_at, decided_by, decision, reason)
 ON onceflow.quarantine TO onceflow_operator;
+-- Findings that a person takes as they are.
+GRANT UPDATE (state, decided_at, decided_by, reason) ON onceflow.finding TO onceflow_operator;
 
 COMMIT;

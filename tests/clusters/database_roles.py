@@ -11,7 +11,17 @@ from psycopg.conninfo import make_conninfo
 DEPLOY = Path(__file__).parents[2] / "deploy"
 ROLES = tuple(
     f"onceflow_{name}"
-    for name in ("migrator", "processor", "relay", "worker", "application", "operator", "reader", "replayer")
+    for name in (
+        "migrator",
+        "processor",
+        "relay",
+        "worker",
+        "application",
+        "operator",
+        "reader",
+        "replayer",
+        "reconciler",
+    )
 )
 
 

@@ -17,7 +17,7 @@ from tests.clusters.database_roles import ROLES, address_of, make_roles, run_fil
 from tests.clusters.installation import Installation
 from tests.producer.bridge_process import wait_until
 
-MIGRATOR, PROCESSOR, RELAY, WORKER, APPLICATION, OPERATOR, READER, REPLAYER = ROLES
+MIGRATOR, PROCESSOR, RELAY, WORKER, APPLICATION, OPERATOR, READER, REPLAYER, RECONCILER = ROLES
 NOT_PERMITTED = "42501"
 READY_SECONDS = 30.0
 LEDGER = ("inbox", "outcome", "fact", "quarantine", "audit", "operation", "attempt", "review")
@@ -67,9 +67,17 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
         "operation_rulings": ALL,
         "failures": ALL,
         "operation_requests": ("wake",),
+        "finding_pages": ALL,
         "outcomes": ALL,
         "lane_setup": ("lanes",),
         "relay": ("withhold", "lease_acquire", "lease_renew", "lease_release", "lanes"),
+        "migrate": BOOKS,
+    },
+    RECONCILER: {
+        "reconcile": ALL,
+        "reconcile_ledger": ALL,
+        "relay": ("lease_acquire", "lease_renew", "lease_release"),
+        "start": ("safety", "system", "deployment"),
         "migrate": BOOKS,
     },
     REPLAYER: {"replay": ALL, "batch": ALL, "object_guard": ALL, "booking": ALL, "operating": ("audit",)},
@@ -79,6 +87,7 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
             "quarantine_listed", "parked_listed", "quarantine_counted", "parked_counted", "quarantine_shown", "parked_shown",
             "waiting_behind", "audits",
         ),
+        "finding_pages": ("listed", "counted", "remedies"),
         "operation_rulings": ("listed", "operation", "attempts", "hints", "reviews", "accounts"),
         "start": ("safety", "system", "deployment", "lanes"),
         "migrate": BOOKS,

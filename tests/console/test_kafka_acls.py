@@ -43,6 +43,8 @@ def test_only_what_is_used_is_granted() -> None:
         ("User:relay", "topic", "foreign", ("DESCRIBE_CONFIGS",)),
         ("User:worker", "topic", "out", ("READ", "DESCRIBE_CONFIGS")),
         ("User:worker", "group", "onceflow.shop.relay", ("DESCRIBE",)),
+        ("User:reconciler", "topic", "own", ("READ", "WRITE", "DESCRIBE_CONFIGS")),
+        ("User:reconciler", "group", "onceflow.shop.reconciler", ("DESCRIBE",)),
     ]
 
 
@@ -101,4 +103,4 @@ def test_the_command_prints_one_object_per_rule() -> None:
 def test_a_mistyped_principal_is_refused(given: str) -> None:
     status, text = run("--principal", given)
     assert status == 2
-    assert "bridge, processor, relay, worker, operator" in text
+    assert "bridge, processor, relay, worker, reconciler, operator" in text

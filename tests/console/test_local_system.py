@@ -21,6 +21,7 @@ PORTS = {
     "bridge_metrics": 21_001,
     "processor_metrics": 21_002,
     "relay_metrics": 21_003,
+    "reconciler_metrics": 21_006,
     "operator_metrics": 21_004,
 }
 
@@ -46,7 +47,7 @@ def system(
     )
 
 
-@pytest.mark.parametrize("part", ["bridge", "processor", "operator", "relay"])
+@pytest.mark.parametrize("part", ["bridge", "processor", "operator", "relay", "reconciler"])
 def test_a_part_can_start_with_what_it_is_told(part: str, tmp_path: Path) -> None:
     environment = system(tmp_path).environment(part)
     needs = ("deployment.id", "stripe.account", "stripe.webhook_secret", "attestation.keys", "database.url")
@@ -103,7 +104,7 @@ def test_live_is_passed_on_as_the_flag_that_it_is(tmp_path: Path) -> None:
 def test_the_simulator_stands_for_stripe_and_no_real_key_reaches_it(tmp_path: Path) -> None:
     given = {"STRIPE_API_KEY": "sk_test_CANARY", "ONCEFLOW_STRIPE_API_KEYS": "acct_B=rk_test_CANARY"}
     simulated = system(tmp_path, given)
-    assert simulated.names == ("bridge", "processor", "operator", "relay", "simulator")
+    assert simulated.names == ("bridge", "processor", "operator", "relay", "reconciler", "simulator")
     settings = load_settings(SettingSources(), environment=simulated.environment("operator")).settings
     assert settings.stripe.api_base == "http://127.0.0.1:21005"
     assert settings.stripe.api_key is not None
@@ -121,7 +122,7 @@ def test_the_simulator_stands_for_stripe_and_no_real_key_reaches_it(tmp_path: Pa
 
 def test_without_the_simulator_the_users_key_is_used_or_nothing_is_called(tmp_path: Path) -> None:
     real = system(tmp_path, {"STRIPE_API_KEY": "sk_test_mine"}, simulated=False)
-    assert real.names == ("bridge", "processor", "operator", "relay")
+    assert real.names == ("bridge", "processor", "operator", "relay", "reconciler")
     settings = load_settings(SettingSources(), environment=real.environment("operator")).settings
     assert settings.stripe.api_base == "https://api.stripe.com"
     assert settings.stripe.api_key is not None

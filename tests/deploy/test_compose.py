@@ -29,7 +29,7 @@ FILLED = {
     "POSTGRES_PASSWORD": "secret",
 }
 OF_COMPOSE = {"POSTGRES_PASSWORD", "HANDLERS_FOLDER", "BRIDGE_PORT", "KAFKA_PORT"}
-SERVICES = {"bridge", "processor", "operator", "relay"}
+SERVICES = {"bridge", "processor", "operator", "relay", "reconciler"}
 ONE_SHOT = {"migrate", "topics"}
 URL = re.compile(r"http://127\.0\.0\.1:(\d+)(/\w+)")
 
@@ -71,7 +71,15 @@ def test_docker_compose_itself_reads_it(tmp_path: Path) -> None:
 
 def test_every_command_exists(compose: Compose, tmp_path: Path) -> None:
     commands = {tuple(one["command"]) for one in compose.ours().values()} - {("--help",)}
-    assert commands == {("migrate",), ("topics", "apply"), ("bridge",), ("process",), ("operate",), ("relay",)}
+    assert commands == {
+        ("migrate",),
+        ("topics", "apply"),
+        ("bridge",),
+        ("process",),
+        ("operate",),
+        ("relay",),
+        ("reconcile",),
+    }
     for command in commands:
         done = subprocess.run(
             [sys.executable, "-m", "onceflow", *command, "--help"],
@@ -131,7 +139,7 @@ def test_healthchecks_ask_what_is_served(compose: Compose) -> None:
     bridge = compose.environment("bridge")
     assert asked["bridge"] == [(bridge["ONCEFLOW_BRIDGE_PORT"], "/readyz")]
     assert "/readyz" in routes
-    for name in ("processor", "operator", "relay"):
+    for name in ("processor", "operator", "relay", "reconciler"):
         assert asked[name] == [(compose.environment(name)["ONCEFLOW_METRICS_PORT"], "/metrics")]
 
 
@@ -150,6 +158,7 @@ def test_the_order_of_the_start(compose: Compose) -> None:
         ("processor", "topics"): "service_completed_successfully",
         ("operator", "topics"): "service_completed_successfully",
         ("relay", "topics"): "service_completed_successfully",
+        ("reconciler", "topics"): "service_completed_successfully",
     }
 
 
@@ -178,7 +187,7 @@ def test_every_mounted_file_and_volume_exists(compose: Compose) -> None:
     for name in ("ONCEFLOW_PROCESSOR_HANDLERS", "DATABASE_URL"):
         assert compose.environment("operator")[name] == compose.environment("processor")[name]
     assert compose.services["operator"]["volumes"] == compose.services["processor"]["volumes"]
-    assert [one for one in SERVICES if "STRIPE_API_KEY" in compose.environment(one)] == ["operator"]
+    assert sorted(one for one in SERVICES if "STRIPE_API_KEY" in compose.environment(one)) == ["operator", "reconciler"]
     folder = examples()["HANDLERS_FOLDER"].value
     assert (ROOT / folder / f"{handlers}.py").is_file()
 

@@ -128,6 +128,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "finding": ("SELECT", "INSERT", "UPDATE"),
         "remedy": ("SELECT", "INSERT"),
         "reconcile_cursor": ("SELECT", "INSERT", "UPDATE"),
+        "operation_hint": ("INSERT",),
     },
     "operator": {
         "schema_migrations": _READ,
@@ -150,6 +151,8 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "operation_hint": _READ,
         "review": ("SELECT", _DECIDED),
         "account_budget": ("SELECT", "UPDATE(blocked_until)"),
+        "finding": ("SELECT", "UPDATE(state, decided_at, decided_by, reason)"),
+        "remedy": _READ,
     },
 }
 """What each part does in the database; ``deploy/grants.sql`` grants it, and a test holds the two together."""
