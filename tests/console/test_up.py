@@ -20,7 +20,7 @@ import psycopg
 import pytest
 import stripe
 
-PARTS = ("postgres", "kafka", "bridge", "processor", "operator", "relay", "simulator")
+PARTS = ("postgres", "kafka", "bridge", "processor", "operator", "relay", "reconciler", "simulator")
 READY_SECONDS = 120.0
 STOP_SECONDS = 40.0
 ORPHAN_SECONDS = 10.0
@@ -150,7 +150,7 @@ def test_the_whole_life_of_a_data_folder(start: Callable[..., Up]) -> None:
         ]
     )  # fmt: skip
     assert sorted(ready["pids"]) == sorted(PARTS)
-    assert sorted(ready["metrics_urls"]) == ["bridge", "operator", "processor", "relay"]
+    assert sorted(ready["metrics_urls"]) == ["bridge", "operator", "processor", "reconciler", "relay"]
     assert "does not use stripe.api_key; --no-simulator does" in up.said()
     assert "CANARY" not in up.ready_file.read_text() + up.said()
     assert (ready["event_topic"], ready["outcome_topic"]) == ("stripe.events.v1", "stripe.outcomes.v1")
