@@ -26,6 +26,7 @@ from onceflow.commands import (
     simulate,
     topics,
     up,
+    verify,
 )
 
 app = typer.Typer(
@@ -43,6 +44,7 @@ app.command()(process.process)
 app.command()(relay.relay)
 app.command()(operate.operate)
 app.command()(reconcile.reconcile)
+app.command()(verify.verify)
 app.command()(replay.replay)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)
