@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from onceflow_reconciler.event_slices import REACH_MARGIN_SECONDS, REACH_SECONDS, Slice
 
 HOUR_SECONDS: Final = 3600
-SPAN_SECONDS_MAX: Final = 24 * HOUR_SECONDS
-"""Neighbouring hours are listed together, at most so many."""
+SPAN_EVENTS_MAX: Final = 20_000
+"""Neighbouring hours are listed together while the ledger has no more events in them than this, which bounds a list's pages."""
 PROOF_VERSION: Final = 1
 _HASH_BYTES: Final = 8
 
@@ -63,6 +63,7 @@ def to_list(
     reach = now - REACH_SECONDS + REACH_MARGIN_SECONDS
     since, until = max(window.since, reach), min(window.until, now + 1)
     spans: list[Slice] = []
+    expected = 0
     while since < until:
         hour = since - since % HOUR_SECONDS
         end = min(hour + HOUR_SECONDS, until)
@@ -70,10 +71,13 @@ def to_list(
         proved = whole_hour(part) and hour in read and read[hour] == ours.get(hour, HourSum(0, 0))
         if not proved:
             last = spans[-1] if spans else None
-            if last is not None and last.until == since and end - last.since <= SPAN_SECONDS_MAX:
+            events = ours.get(hour, HourSum(0, 0)).events
+            if last is not None and last.until == since and expected + events <= SPAN_EVENTS_MAX:
                 spans[-1] = Slice(last.since, end)
+                expected += events
             else:
                 spans.append(part)
+                expected = events
         since = end
     oldest = window.since if first_hour is None else max(window.since, first_hour)
     return ToList(tuple(spans), unreachable=oldest < reach)

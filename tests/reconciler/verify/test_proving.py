@@ -120,8 +120,8 @@ def test_lists_of_stripe_and_the_event_topic_that_were_tampered_with_are_convict
     former = proving.answer().proof
     road = proving.road
     record = proving.first_record(road.events)
-    # A list that shows an event twice proves nothing.
-    proving.simulator.faults.add("repeat_page", match={"path": "/v1/events"}, skip=1)
+    # A list that contradicts itself proves nothing.
+    proving.simulator.faults.add("item_without_id", match={"path": "/v1/events"}, skip=1)
     assert proving.kinds() == ["list_unbelievable"]
     proving.simulator.faults.clear()
     # Stripe has one more; on its way to the processor it is explained.
