@@ -12,7 +12,7 @@ from onceflow.database import session
 from onceflow.kafka_names import processor_group
 from onceflow.progress_bar import progress_bar
 from onceflow.service_options import input_topic, reconciler_options
-from onceflow.settings import Settings
+from onceflow.settings_model import Settings
 from onceflow_processor.admission import Rules
 from onceflow_processor.schema_check import check_schema
 from onceflow_reconciler.stripe_lists import StripeLists

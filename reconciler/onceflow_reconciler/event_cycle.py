@@ -23,6 +23,7 @@ from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.republish import Republisher
 from onceflow_reconciler.slices import Slice, SliceRules, ahead
 from onceflow_reconciler.stripe_lists import EVENTS, Believed, NotReadable, StripeLists, TooManyPages
+from onceflow_reconciler.verify.hours import HourSum, due_hour, hour_sum
 from onceflow_schemas.sql import queries
 from onceflow_schemas.times import format_time
 
@@ -30,6 +31,7 @@ SOURCE: Final = "events"
 WHO: Final = "reconciler"
 
 _SQL = queries("reconcile")
+_HOURS = queries("verify")
 
 log = structlog.get_logger("onceflow.reconciler")
 
@@ -95,21 +97,26 @@ class EventCycle:
         lies_ahead = ahead(self._cursor(account).read(first=now - self._first_seconds), now=now, rules=self._rules)
         if lies_ahead.out_of_reach is not None:
             self._tell_out_of_reach(account, lies_ahead.out_of_reach)
-        work = deque(lies_ahead.slices)
+        hour = self._due_hour(account, now)
+        work = deque([*lies_ahead.slices, *hour])
         while work and told.waits is None:
             part = work.popleft()
-            told.waits = self._read(account, part, told, work)
+            told.waits = self._read(account, part, told, work, keep=part in hour)
         if told.waits is None:
             self._heal("account_not_readable", f"account {account}")
             self._heal("list_unbelievable", f"events of {account}")
         self._connection.execute(_SQL["healed_events"], {"account": account, "mode": self._mode})
         return told
 
-    def _read(self, account: str, part: Slice, told: Told, work: deque[Slice]) -> str | None:
+    def _read(self, account: str, part: Slice, told: Told, work: deque[Slice], *, keep: bool) -> str | None:
         """Hand a stretch over and move the cursor; why the account must wait, None when it need not."""
         try:
-            self._hand_over(account, part, told)
+            found = self._hand_over(account, part, told)
+            if keep:
+                self._keep_hour(account, part, found)
         except TooManyPages:
+            if keep:
+                self._keep_hour(account, part, None)
             halves = part.halves()
             if halves is None:
                 return "too_many_pages"
@@ -127,13 +134,31 @@ class EventCycle:
         self._move_cursor(account, part.until)
         return None
 
-    def _hand_over(self, account: str, part: Slice, told: Told) -> None:
+    def _hand_over(self, account: str, part: Slice, told: Told) -> HourSum:
+        found = HourSum(0, 0)
         for page in self._lists.pages(account, EVENTS, part):
             told.listed += len(page.items)
+            found = found.plus(hour_sum(event.id for event in page.items))
             missed = self._missed(account, page.items)
             told.missed += len(missed)
             if missed:
                 self._bring(account, missed, told)
+        return found
+
+    def _due_hour(self, account: str, now: int) -> tuple[Slice, ...]:
+        """Return the hour that is read once more, as a whole, so that it can be proved; empty where none is due."""
+        if self._republisher is None:
+            return ()
+        [(last,)] = self._connection.execute(_HOURS["last_hour"], {"account": account, "mode": self._mode}).fetchall()
+        hour = due_hour(last, now=now, first_seconds=self._first_seconds, wait_seconds=self._rules.overlap_seconds)
+        return () if hour is None else (hour,)
+
+    def _keep_hour(self, account: str, hour: Slice, found: HourSum | None) -> None:
+        """Keep what Stripe listed in an hour; None says that it is more than is read in one go."""
+        self._check()
+        listed, id_hash = (None, 0) if found is None else found
+        given = {"account": account, "mode": self._mode, "hour": hour.since, "listed": listed, "id_hash": id_hash}
+        self._connection.execute(_HOURS["keep_hour"], given)
 
     def _missed(self, account: str, events: tuple[Listed, ...]) -> list[Listed]:
         """Return the events that are neither known nor on their way."""

@@ -29,7 +29,8 @@ def verify(
     until: _Time = None,
     account: Annotated[str | None, typer.Option("--account", metavar="ACCOUNT", help="Only this account.")] = None,
     proof: Annotated[
-        Path | None, typer.Option("--proof", metavar="FILE", help="Check this proof file if it is there, and extend it.")
+        Path | None,
+        typer.Option("--proof", metavar="FILE", help="Check this proof file if it is there, and extend it."),
     ] = None,
     without_stripe: Annotated[
         bool, typer.Option("--without-stripe", help="Leave Stripe's list out; the last line says so.")
@@ -57,9 +58,7 @@ def verify(
     sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments, live=live)
     settings = load_settings(sources, needs=NEEDS).settings
     former = None if proof is None else read_proof(proof)
-    answer = answer_of(
-        settings, since=begin, until=end, account=account, former=former, with_stripe=not without_stripe
-    )
+    answer = answer_of(settings, since=begin, until=end, account=account, former=former, with_stripe=not without_stripe)
     if proof is not None and answer.unexplained_count == 0:
         write_proof(proof, extended(former, answer.proof))
     _tell(answer, as_json=as_json, without_stripe=without_stripe)
@@ -95,5 +94,3 @@ def _tell(answer: Answer, *, as_json: bool, without_stripe: bool) -> None:
 
 def _states(counts: Mapping[str, Any]) -> str:
     return ", ".join(f"{count:,} {state.replace('_', ' ')}" for state, count in counts.items()) or "none"
-
-

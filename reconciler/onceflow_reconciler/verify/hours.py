@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from onceflow_reconciler.event_slices import REACH_MARGIN_SECONDS, REACH_SECONDS, Slice
+from onceflow_reconciler.slices import REACH_MARGIN_SECONDS, REACH_SECONDS, Slice
 
 HOUR_SECONDS: Final = 3600
 SPAN_EVENTS_MAX: Final = 20_000
@@ -25,6 +25,10 @@ class HourSum(NamedTuple):
     events: int
     id_hash: int
 
+    def plus(self, other: HourSum) -> HourSum:
+        """Return the sum of two distinct sets of events."""
+        return HourSum(self.events + other.events, self.id_hash ^ other.id_hash)
+
 
 def hour_sum(event_ids: Iterable[str]) -> HourSum:
     """Return the sum of an hour's ids, which are distinct; their order does not matter."""
@@ -33,6 +37,23 @@ def hour_sum(event_ids: Iterable[str]) -> HourSum:
         events += 1
         hashed ^= int.from_bytes(hashlib.sha256(event_id.encode()).digest()[:_HASH_BYTES], "big", signed=True)
     return HourSum(events, hashed)
+
+
+def due_hour(last: int | None, *, now: int, first_seconds: int, wait_seconds: int) -> Slice | None:
+    """Return the next hour that is read as a whole; None while it is too young.
+
+    Args:
+        last: the last one that was, in unix seconds; None before the first.
+        now: by Stripe's clock.
+        first_seconds: how far back the first look goes.
+        wait_seconds: after its end; some events become visible late.
+    """
+    first = (
+        now - first_seconds if last is None else max(last + HOUR_SECONDS, now - REACH_SECONDS + REACH_MARGIN_SECONDS)
+    )
+    hour = -(-first // HOUR_SECONDS) * HOUR_SECONDS
+    end = hour + HOUR_SECONDS
+    return Slice(hour, end) if end + wait_seconds <= now else None
 
 
 def whole_hour(part: Slice) -> bool:
@@ -94,29 +115,36 @@ def proof_faults(
         since, until: the window of now, in unix seconds.
         retired_until: hours before it may have lost their markers.
     """
-    faults = []
-    for name in ("deployment", "mode"):
-        if former.get(name) != made[name]:
-            faults.append(("proof_of_another", name, f"the file says {former.get(name)}, this is {made[name]}"))
+    faults = [
+        ("proof_of_another", name, f"the file says {former.get(name)}, this is {made[name]}")
+        for name in ("deployment", "mode")
+        if former.get(name) != made[name]
+    ]
     for account, hours in former["hours"].items():
         now_hours = made["hours"].get(account, {})
         for hour, said in hours.items():
             begins = int(hour)
-            if begins < max(since, retired_until) or begins + HOUR_SECONDS > until or not said["settled"]:
-                continue
-            found = now_hours.get(hour)
-            if found is None or (found["events"], found["id_hash"]) != (said["events"], said["id_hash"]):
-                count = 0 if found is None else found["events"]
-                detail = f"the hour held {said['events']} events when it was proved, and holds {count} now"
-                faults.append(("proof_differs", f"{account}/{hour}", detail))
-    for lane, said in former["lanes"].items():
-        if made["lanes"].get(lane, 0) < said:
-            faults.append(("proof_differs", f"lane {lane}", f"{said} were published, now {made['lanes'].get(lane, 0)}"))
-    for topic, said in former["topics"].items():
-        found = made["topics"].get(topic)
-        if found is not None and found["id"] != said["id"]:
-            faults.append(("proof_differs", topic, f"the topic was {said['id']}, and is {found['id']}"))
+            if said["settled"] and begins >= max(since, retired_until) and begins + HOUR_SECONDS <= until:
+                faults += _hour_faults(f"{account}/{hour}", said, now_hours.get(hour))
+    faults += [
+        ("proof_differs", f"lane {lane}", f"{said} were published, now {made['lanes'].get(lane, 0)}")
+        for lane, said in former["lanes"].items()
+        if made["lanes"].get(lane, 0) < said
+    ]
+    faults += [
+        ("proof_differs", topic, f"the topic was {said['id']}, and is {made['topics'][topic]['id']}")
+        for topic, said in former["topics"].items()
+        if topic in made["topics"] and made["topics"][topic]["id"] != said["id"]
+    ]
     return faults
+
+
+def _hour_faults(subject: str, said: Mapping[str, Any], found: Mapping[str, Any] | None) -> list[tuple[str, str, str]]:
+    if found is not None and (found["events"], found["id_hash"]) == (said["events"], said["id_hash"]):
+        return []
+    count = 0 if found is None else found["events"]
+    detail = f"the hour held {said['events']} events when it was proved, and holds {count} now"
+    return [("proof_differs", subject, detail)]
 
 
 def extended(former: Mapping[str, Any] | None, made: Mapping[str, Any]) -> dict[str, Any]:
@@ -124,9 +152,7 @@ def extended(former: Mapping[str, Any] | None, made: Mapping[str, Any]) -> dict[
     if former is None:
         return dict(made)
     accounts = sorted({*former["hours"], *made["hours"]})
-    hours = {
-        account: {**former["hours"].get(account, {}), **made["hours"].get(account, {})} for account in accounts
-    }
+    hours = {account: {**former["hours"].get(account, {}), **made["hours"].get(account, {})} for account in accounts}
     return {**made, "hours": hours, "extends": former["made_at"]}
 
 

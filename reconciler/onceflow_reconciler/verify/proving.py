@@ -17,8 +17,8 @@ from psycopg import Connection
 from onceflow_processor.admission import Rules
 from onceflow_processor.kafka_client import StartClient
 from onceflow_processor.records import Headers, Partition, Record
-from onceflow_reconciler.event_slices import Slice
-from onceflow_reconciler.stripe_lists import Believed, NotReadable, StripeLists, TooManyPages
+from onceflow_reconciler.slices import Slice
+from onceflow_reconciler.stripe_lists import EVENTS, Believed, NotReadable, StripeLists, TooManyPages
 from onceflow_reconciler.verify.hours import PROOF_VERSION, HourSum, proof_faults, to_list
 from onceflow_reconciler.verify.seen_rows import event_row, outcome_row
 from onceflow_reconciler.verify.topic_scan import Bounds, opened
@@ -180,7 +180,9 @@ class Proving:
                 self._run("add_lane", **given, first=first[lane])
             reached = self._copy_outcomes(scan.messages(first, bounds))
             # The time was only a hint: where the ledger knows an earlier outcome of the window, the rest is read too.
-            late = {lane for lane, seq in known.items() if seq < reached.get(lane, 0) and first[lane] > bounds[lane].low}
+            late = {
+                lane for lane, seq in known.items() if seq < reached.get(lane, 0) and first[lane] > bounds[lane].low
+            }
             if late:
                 ends = {lane: Bounds(bounds[lane].low, first[lane]) for lane in late}
                 self._copy_outcomes(scan.messages({lane: bounds[lane].low for lane in late}, ends))
@@ -205,6 +207,7 @@ class Proving:
 
     def _judge_lanes_behind(self) -> None:
         """A relay notes a moment after its commit what it has published: that is waited for."""
+        behind: list[int] = []
         for tries in range(NOTED_TRIES_MAX):
             behind = [lane for (lane,) in self._rows("lanes_behind")]
             if not behind:
@@ -271,9 +274,14 @@ class Proving:
             part = work.pop()
             try:
                 events = [
-                    (account, event.event_id, datetime.fromtimestamp(event.created, UTC), str(event.body.get("type", "")))
-                    for page in lists.events(account, part)
-                    for event in page.events
+                    (
+                        account,
+                        event.id,
+                        datetime.fromtimestamp(event.created, UTC),
+                        str(event.body.get("type", "")),
+                    )
+                    for page in lists.pages(account, EVENTS, part)
+                    for event in page.items
                 ]
             except TooManyPages:
                 halves = part.halves()
@@ -350,9 +358,7 @@ class Proving:
             for number, one in bounds.items()
         }
 
-    def _note_topic(
-        self, topic: str, topic_id: str, first: Mapping[int, int], bounds: Mapping[int, Bounds]
-    ) -> None:
+    def _note_topic(self, topic: str, topic_id: str, first: Mapping[int, int], bounds: Mapping[int, Bounds]) -> None:
         places = {str(number): {"first": first[number], "end": one.high} for number, one in bounds.items()}
         self._topics[topic] = {"id": topic_id, "partitions": places}
 

@@ -34,7 +34,18 @@ _TIME_MS_MAX: Final = 253_402_300_799_000
 """The end of the year 9999: a record may say any time."""
 
 EventRow = tuple[
-    str, int, int, datetime, str | None, str | None, str | None, str | None, str | None, bytes, bytes | None, bool | None
+    str,
+    int,
+    int,
+    datetime,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    bytes,
+    bytes | None,
+    bool | None,
 ]
 """Topic id, partition, offset, time; account, mode, event id, created, received at; what the marker's and, where it is another,
 the value's digest must be; whether somebody vouches for it, None where that was not asked."""

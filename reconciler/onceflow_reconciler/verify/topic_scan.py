@@ -59,18 +59,17 @@ class TopicScan:
         Raises:
             Failure: the broker did not answer, or refused.
         """
-        try:
-            found = {
-                number: self._reader.get_watermark_offsets(
-                    TopicPartition(self._topic, number), timeout=ASK_SECONDS_MAX, cached=False
-                )
-                for number in range(partitions)
-            }
-        except KafkaException as error:
-            raise self._failure(error, "DESCRIBE") from error
-        if any(one is None for one in found.values()):
-            raise Unavailable("broker_unavailable", f"Kafka did not say where {self._topic} ends")
-        return {number: Bounds(*one) for number, one in found.items() if one is not None}
+        found: dict[int, Bounds] = {}
+        for number in range(partitions):
+            place = TopicPartition(self._topic, number)
+            try:
+                watermarks = self._reader.get_watermark_offsets(place, timeout=ASK_SECONDS_MAX, cached=False)
+            except KafkaException as error:
+                raise self._failure(error, "DESCRIBE") from error
+            if watermarks is None:
+                raise Unavailable("broker_unavailable", f"Kafka did not say where {place.topic}/{number} ends")
+            found[number] = Bounds(*watermarks)
+        return found
 
     def offsets_at(self, moment: datetime, bounds: Mapping[int, Bounds]) -> dict[int, int]:
         """Return the first offset of each partition at or after a moment; the end where there is none."""
@@ -94,25 +93,29 @@ class TopicScan:
         heard_at = time.monotonic()
         ends = {number: one.high for number, one in bounds.items()}
         while waiting:
-            page = []
-            for message in self._reader.consume(PAGE_RECORDS, timeout=PAGE_SECONDS):
+            heard = self._reader.consume(PAGE_RECORDS, timeout=PAGE_SECONDS)
+            if heard:
                 heard_at = time.monotonic()
-                number, offset, error = message.partition(), message.offset(), message.error()
-                if error is not None and error.code() in _AWAY:
-                    continue
-                if error is not None and error.code() != _EOF:
-                    raise self._failure(KafkaException(error), "READ")
-                if number is None or offset is None:
-                    continue
-                if error is not None or offset >= ends[number]:
-                    waiting.discard(number)
-                elif number in waiting:
-                    page.append(message)
+            page = [message for message in heard if self._take(message, ends, waiting)]
             if page:
                 yield page
             if time.monotonic() - heard_at > SILENCE_SECONDS_MAX:
                 raise self._failure(TimeoutError(f"reading {self._topic}"), "READ")
         self._reader.unassign()
+
+    def _take(self, message: Message, ends: Mapping[int, int], waiting: set[int]) -> bool:
+        """Tell whether a message is a record that is asked for; one that is not may say that its partition is done."""
+        number, offset, error = message.partition(), message.offset(), message.error()
+        if error is not None and error.code() in _AWAY:
+            return False
+        if error is not None and error.code() != _EOF:
+            raise self._failure(KafkaException(error), "READ")
+        if number is None or offset is None:
+            return False
+        if error is not None or offset >= ends[number]:
+            waiting.discard(number)
+            return False
+        return number in waiting
 
     def _failure(self, error: BaseException, right: str) -> Exception:
         if self._refusals.last is not None:

@@ -195,7 +195,11 @@ FROM known WHERE created IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2;
 
 -- name: read_hours
 SELECT account, extract(epoch FROM hour)::bigint AS hour, listed, id_hash FROM onceflow.reconcile_hour
-WHERE mode = %(mode)s AND hour >= %(since)s AND hour < %(until)s;
+WHERE mode = %(mode)s AND listed IS NOT NULL AND hour >= %(since)s AND hour < %(until)s;
+
+-- name: last_hour
+-- Index: primary key.
+SELECT extract(epoch FROM max(hour))::bigint FROM onceflow.reconcile_hour WHERE account = %(account)s AND mode = %(mode)s;
 
 -- name: keep_hour
 INSERT INTO onceflow.reconcile_hour (account, mode, hour, listed, id_hash)

@@ -78,9 +78,7 @@ class ProvingRoad:
     def answer(self, *, with_stripe: bool = True, former: Mapping[str, Any] | None = None) -> Answer:
         """Ask in this process, which is quicker."""
         settings = load_settings(SettingSources(), environment=self.environment).settings
-        return answer_of(
-            settings, since=None, until=None, account=None, former=former, with_stripe=with_stripe
-        )
+        return answer_of(settings, since=None, until=None, account=None, former=former, with_stripe=with_stripe)
 
     def kinds(self, *, with_stripe: bool = True) -> list[str]:
         """Return the kinds of what is unexplained."""
@@ -99,7 +97,9 @@ class ProvingRoad:
             yield
         finally:
             with psycopg.connect(self.road.database_url, autocommit=True) as connection:
-                connection.execute("DELETE FROM onceflow.outcome; DELETE FROM onceflow.inbox; DELETE FROM onceflow.quarantine; DELETE FROM onceflow.progress")
+                connection.execute(
+                    "DELETE FROM onceflow.outcome; DELETE FROM onceflow.inbox; DELETE FROM onceflow.quarantine; DELETE FROM onceflow.progress"
+                )
                 for table in ("inbox", "outcome", "quarantine", "progress"):
                     connection.execute(f"INSERT INTO onceflow.{table} SELECT * FROM public.kept_{table}")
                 connection.execute(
@@ -116,8 +116,8 @@ class ProvingRoad:
         )
         try:
             reader.assign([TopicPartition(topic, number, 0) for number in range(3)])
-            found: list[Any] = []
-            wait_until(lambda: found or found.extend(reader.consume(1, timeout=1)), "a record is read")
+            found = reader.consume(1, timeout=20)
+            assert found, "a record is read"
             return found[0]
         finally:
             reader.close()

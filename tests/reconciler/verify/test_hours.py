@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from onceflow_reconciler.event_slices import Slice
+from onceflow_reconciler.slices import Slice
 from onceflow_reconciler.verify.hours import (
     SPAN_EVENTS_MAX,
     HourSum,
+    due_hour,
     extended,
     hour_sum,
     is_proof,
@@ -25,7 +26,9 @@ ONE = HourSum(3, 99)
 SHA_OF_EVT_1 = "7d4e5a76eae6d8c1"
 
 
-def spans(read: dict[int, HourSum], ours: dict[int, HourSum], *, since: int = START, until: int = NOW) -> list[tuple[int, int]]:
+def spans(
+    read: dict[int, HourSum], ours: dict[int, HourSum], *, since: int = START, until: int = NOW
+) -> list[tuple[int, int]]:
     plan = to_list(Slice(since, until), now=NOW, read=read, ours=ours, first_hour=min(ours, default=None))
     return [(span.since, span.until) for span in plan.spans]
 
@@ -49,6 +52,20 @@ def test_only_hours_that_differ_are_listed_again() -> None:
     assert spans(without, all_read) == [(hours[4], hours[6]), last]
     # Read, and nothing was there: an empty hour of the ledger agrees.
     assert spans(dict.fromkeys(hours, HourSum(0, 0)), {}) == [last]
+
+
+@pytest.mark.parametrize(
+    ("last", "due"),
+    [
+        (START + 8 * HOUR, START + 9 * HOUR),
+        (START + 9 * HOUR, None),
+        (None, START + 8 * HOUR),
+        (START - 5000 * HOUR, NOW - NOW % HOUR - 719 * HOUR + HOUR),
+    ],
+)
+def test_the_next_whole_hour_is_due_when_it_is_old_enough(last: int | None, due: int | None) -> None:
+    found = due_hour(last, now=NOW, first_seconds=3 * HOUR, wait_seconds=600)
+    assert found == (None if due is None else Slice(due, due + HOUR))
 
 
 def test_a_part_of_an_hour_is_always_listed() -> None:

@@ -67,9 +67,11 @@ DATABASE = {
     ),
     "marker_of_another_type": (f"UPDATE onceflow.inbox SET type = 'x' WHERE event_id = {ONE_MARKER}", "event_differs"),
     "marker_doubled": (
-        "INSERT INTO onceflow.inbox SELECT account, mode, event_id || '2', state, type, object_id, api_version, topic_id,"
-        ' partition, "offset", body_sha256, event_created, received_at, processed_at, handler_set FROM onceflow.inbox'
-        f" WHERE event_id = {ONE_MARKER}",
+        (
+            "INSERT INTO onceflow.inbox SELECT account, mode, event_id || '2', state, type, object_id, api_version, topic_id,"
+            ' partition, "offset", body_sha256, event_created, received_at, processed_at, handler_set FROM onceflow.inbox'
+            f" WHERE event_id = {ONE_MARKER}"
+        ),
         "marker_without_record",
     ),
     "marker_parked": (f"UPDATE onceflow.inbox SET state = 'parked' WHERE event_id = {ONE_MARKER}", "parked_lacks"),
@@ -86,14 +88,18 @@ DATABASE = {
         "outcome_differs",
     ),
     "outcome_of_another_id": (
-        "UPDATE onceflow.outcome SET ce_id = gen_random_uuid()"
-        " WHERE (lane, seq) = (SELECT lane, max(seq) FROM onceflow.outcome GROUP BY 1 LIMIT 1)",
+        (
+            "UPDATE onceflow.outcome SET ce_id = gen_random_uuid()"
+            " WHERE (lane, seq) = (SELECT lane, max(seq) FROM onceflow.outcome GROUP BY 1 LIMIT 1)"
+        ),
         "outcome_differs",
     ),
     "outcome_doubled": (
-        "INSERT INTO onceflow.outcome SELECT lane, seq + 1, gen_random_uuid(), revision, gen_random_uuid(), type, key, value,"
-        " headers, cause, withheld, created_at FROM onceflow.outcome"
-        " WHERE (lane, seq) = (SELECT lane, max(seq) FROM onceflow.outcome GROUP BY 1 LIMIT 1)",
+        (
+            "INSERT INTO onceflow.outcome SELECT lane, seq + 1, gen_random_uuid(), revision, gen_random_uuid(), type, key, value,"
+            " headers, cause, withheld, created_at FROM onceflow.outcome"
+            " WHERE (lane, seq) = (SELECT lane, max(seq) FROM onceflow.outcome GROUP BY 1 LIMIT 1)"
+        ),
         "lane_rows_missing",
     ),
     "published_too_high": (
@@ -139,7 +145,10 @@ def test_lists_of_stripe_and_the_event_topic_that_were_tampered_with_are_convict
     proving.simulator.reset()
     assert "event_not_listed" in proving.kinds()
     # An earlier proof knows what this hour held.
-    hours = {account: {hour: {**one, "settled": True} for hour, one in told.items()} for account, told in former["hours"].items()}
+    hours = {
+        account: {hour: {**one, "settled": True} for hour, one in told.items()}
+        for account, told in former["hours"].items()
+    }
     changed = proving.answer(with_stripe=False, former={**former, "hours": hours})
     assert "proof_differs" in {kind for kind, _, _ in changed.unexplained}
 
@@ -148,7 +157,8 @@ def test_records_that_are_gone_from_the_end_of_the_event_topic_are_told(proving:
     """As after a broker's folder was put back: the ledger knows more than the topic."""
     road = proving.road
     with proving.altered(
-        'UPDATE onceflow.inbox SET "offset" = "offset" + 1000', "UPDATE onceflow.progress SET next_offset = next_offset + 2000"
+        'UPDATE onceflow.inbox SET "offset" = "offset" + 1000',
+        "UPDATE onceflow.progress SET next_offset = next_offset + 2000",
     ):
         assert "topic_lost_records" in proving.kinds()
     assert road.stopped() == {}

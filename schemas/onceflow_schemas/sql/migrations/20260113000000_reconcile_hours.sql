@@ -6,7 +6,8 @@ CREATE TABLE onceflow.reconcile_hour (
     account text NOT NULL,
     mode text NOT NULL,
     hour timestamptz NOT NULL CHECK (date_trunc('hour', hour, 'UTC') = hour),
-    listed bigint NOT NULL CHECK (listed >= 0),
+    -- NULL where there are more than are read in one go: such an hour is always listed again.
+    listed bigint CHECK (listed >= 0),
     -- XOR of the first 8 bytes of the SHA-256 of each event id: the same in whatever order they come.
     id_hash bigint NOT NULL,
     read_at timestamptz NOT NULL DEFAULT clock_timestamp(),
