@@ -127,7 +127,7 @@ def test_lists_of_stripe_and_the_event_topic_that_were_tampered_with_are_convict
     road = proving.road
     record = proving.first_record(road.events)
     # A list that contradicts itself proves nothing.
-    proving.simulator.faults.add("item_without_id", match={"path": "/v1/events"}, skip=1)
+    proving.simulator.faults.add("item_without_id", match={"path": "/v1/events"}, times=1000)
     assert proving.kinds() == ["list_unbelievable"]
     proving.simulator.faults.clear()
     # Stripe has one more; on its way to the processor it is explained.
@@ -174,3 +174,24 @@ def test_an_outcome_topic_that_was_tampered_with_is_convicted(proving: ProvingRo
     changed = [(name, b"7777" if name == "onceflow_sequence" else text) for name, text in record.headers()]
     proving.append(road.outcomes, record, headers=changed)
     assert {"outcome_without_row", "published_behind_topic"} <= set(proving.kinds())
+
+
+def test_an_hour_that_was_read_as_a_whole_is_listed_again_only_where_it_differs(
+    make_road: MakeRoad, simulator: Simulator
+) -> None:
+    made = ProvingRoad(make_road(), simulator)
+    made.environment["ONCEFLOW_RECONCILER_FIRST_HOURS"] = "4"
+    made.make_events(WORDS)
+    simulator.advance(3 * 3600)
+    made.settle(made.bring() // 2)  # The hour of the events is read twice: in passing, and as a whole.
+    events = len(made.road.states())
+    [row] = made.road.rows("SELECT listed FROM onceflow.reconcile_hour")
+    assert row["listed"] == events
+    answer = made.answer()
+    [stripe] = answer.counts["stripe"].values()
+    assert (answer.unexplained, stripe["listed_before"], stripe["listed_now"]) == ((), events, 0)
+    with made.altered(f"DELETE FROM onceflow.inbox WHERE event_id = {ONE_MARKER}"):
+        answer = made.answer()
+    [stripe] = answer.counts["stripe"].values()
+    assert (stripe["listed_before"], stripe["listed_now"]) == (0, events)
+    assert {kind for kind, _, _ in answer.unexplained} >= {"record_without_state", "missed_event"}
