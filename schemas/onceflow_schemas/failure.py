@@ -187,7 +187,6 @@ SERVICE_FAILURES = _kinds(
         "Work goes on by itself when it is back.",
     ),
     ("broker_unavailable", "Kafka does not answer.", "Work goes on by itself when it is back."),
-    ("stripe_not_readable", "Stripe's list of events cannot be read.", "`onceflow doctor` tells what the API key may."),
     ("commit_uncertain", "The answer to a COMMIT was lost.", "The progress row is read again and decides."),
     ("fenced", "A newer epoch or lease token holds this work.", "Another process took over; nothing to do."),
 )
@@ -321,7 +320,6 @@ REQUEST_FAILURES = _kinds(
 
 DECISION_FAILURES = _kinds(
     "operator",
-    ("proof_refused", "A file is no proof, or cannot be written.", "Name another file, or move this one away."),
     (
         "position_refused",
         "A position cannot be set so, or records would be lost without being accepted.",
