@@ -93,7 +93,8 @@ GRANT SELECT, INSERT, UPDATE ON onceflow.deployment TO onceflow_reconciler;
 GRANT SELECT ON onceflow.inbox, onceflow.quarantine, onceflow.progress, onceflow.parked, onceflow.parked_key, onceflow.operation,
                 onceflow.lane, onceflow.outcome
 TO onceflow_reconciler;
-GRANT SELECT, INSERT, UPDATE ON onceflow.lease, onceflow.finding, onceflow.reconcile_cursor TO onceflow_reconciler;
+GRANT SELECT, INSERT, UPDATE ON onceflow.lease, onceflow.finding, onceflow.reconcile_cursor, onceflow.reconcile_hour
+TO onceflow_reconciler;
 GRANT SELECT, INSERT ON onceflow.remedy TO onceflow_reconciler;
 
 -- Application: what onceflow.attach needs, inside the application's own transaction.  It sees no event and no lane.
