@@ -66,6 +66,11 @@ GROUPS: tuple[tuple[str, str, Mapping[str, FailureKind]], ...] = (
         failure.REPLAY_FAILURES,
     ),
     (
+        "Findings and proofs",
+        "See [the proof](../operating/verify.md).",
+        failure.RECONCILER_FAILURES,
+    ),
+    (
         "Decisions about failed events, and dead letters",
         "See [parked and quarantined](../operating/parked-and-quarantined.md).",
         failure.FAILED_EVENT_FAILURES,

@@ -22,7 +22,7 @@ from onceflow_reconciler.known_events import Backlog, BacklogTooLong, unknown_id
 from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.republish import Republisher
 from onceflow_reconciler.slices import Slice, SliceRules, ahead
-from onceflow_reconciler.stripe_lists import EVENTS, Believed, NotReadable, StripeLists, TooManyPages
+from onceflow_reconciler.stripe_lists import EVENTS, StripeLists, TooManyPages
 from onceflow_reconciler.verify.hours import HourSum, due_hour, hour_sum
 from onceflow_schemas.sql import queries
 from onceflow_schemas.times import format_time
@@ -43,7 +43,6 @@ class Told:
     listed: int = 0
     missed: int = 0
     brought: int = 0
-    waits: str | None = None
 
 
 class EventCycle:
@@ -81,57 +80,38 @@ class EventCycle:
         self._first_seconds = first_seconds
         self._check = check
 
-    def look(self, account: str) -> Told:
-        """Read what is ahead of the account's cursor.
+    def look(self, account: str, *, now: int, told: Told) -> str | None:
+        """Read what is ahead of the account's cursor; why it waits, None when it need not.
 
         Raises:
+            Believed, NotReadable, TooManyPages: nothing can be said; the cursor stays.
             LeaseLost, Failure, psycopg.Error: it goes on from the cursor next time.
         """
-        told = Told()
-        try:
-            now = self._lists.now(account)
-        except NotReadable as error:
-            self._tell_not_readable(account, error)
-            told.waits = "not_readable"
-            return told
-        lies_ahead = ahead(self._cursor(account).read(first=now - self._first_seconds), now=now, rules=self._rules)
-        if lies_ahead.out_of_reach is not None:
+        cursor = self._cursor(account)
+        lies_ahead = ahead(cursor.read(first=now - self._first_seconds), now=now, rules=self._rules)
+        if lies_ahead.out_of_reach is not None and self._republisher is not None:
             self._tell_out_of_reach(account, lies_ahead.out_of_reach)
         hour = self._due_hour(account, now)
         work = deque([*lies_ahead.slices, *hour])
-        while work and told.waits is None:
+        while work:
             part = work.popleft()
-            told.waits = self._read(account, part, told, work, keep=part in hour)
-        if told.waits is None:
-            self._heal("account_not_readable", f"account {account}")
-            self._heal("list_unbelievable", f"events of {account}")
-        self._connection.execute(_SQL["healed_events"], {"account": account, "mode": self._mode})
-        return told
-
-    def _read(self, account: str, part: Slice, told: Told, work: deque[Slice], *, keep: bool) -> str | None:
-        """Hand a stretch over and move the cursor; why the account must wait, None when it need not."""
-        try:
-            found = self._hand_over(account, part, told)
-            if keep:
+            try:
+                found = self._hand_over(account, part, told)
+            except TooManyPages:
+                if part in hour:
+                    self._keep_hour(account, part, None)
+                halves = part.halves()
+                if halves is None:
+                    raise
+                work.extendleft(halves)
+                continue
+            except BacklogTooLong:
+                return "backlog"
+            if part in hour:
                 self._keep_hour(account, part, found)
-        except TooManyPages:
-            if keep:
-                self._keep_hour(account, part, None)
-            halves = part.halves()
-            if halves is None:
-                return "too_many_pages"
-            work.extendleft(halves)
-            return None
-        except Believed as error:
-            facts = {"why": error.why.code, "detail": error.why.detail}
-            self._record([Finding("list_unbelievable", f"events of {account}", account, self._mode, facts)])
-            return error.why.code
-        except NotReadable as error:
-            self._tell_not_readable(account, error)
-            return "not_readable"
-        except BacklogTooLong:
-            return "backlog"
-        self._move_cursor(account, part.until)
+            self._move_cursor(account, part.until)
+        if self._republisher is not None:
+            self._connection.execute(_SQL["healed_events"], {"account": account, "mode": self._mode})
         return None
 
     def _hand_over(self, account: str, part: Slice, told: Told) -> HourSum:
@@ -184,10 +164,9 @@ class EventCycle:
             )
             for event in missed
         ]
-        ids = self._record(found)
         if self._republisher is None:
             return
-        self._check()
+        ids = self._record(found)
         hit("reconciler.before_publish")
         self._republisher.publish(account, missed)
         remedied(self._connection, ids, action="republish", who=WHO, result="confirmed by the broker")
@@ -202,10 +181,6 @@ class EventCycle:
             self._check()
             self._cursor(account).move(until)
 
-    def _tell_not_readable(self, account: str, error: NotReadable) -> None:
-        facts = {"status": error.status, "detail": error.detail, "permission": error.permission}
-        self._record([Finding("account_not_readable", f"account {account}", account, self._mode, facts)])
-
     def _tell_out_of_reach(self, account: str, lost: Slice) -> None:
         facts = {
             "since": format_time(datetime.fromtimestamp(lost.since, UTC)),
@@ -219,6 +194,3 @@ class EventCycle:
         self._check()
         with self._connection.transaction():
             return record(self._connection, findings)
-
-    def _heal(self, kind: str, subject: str) -> None:
-        self._connection.execute(_SQL["gone"], {"kinds": [kind], "subject": subject})

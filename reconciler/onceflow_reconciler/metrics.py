@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from onceflow_reconciler.event_cycle import Told
+from onceflow_reconciler.account_cycle import Looked
 
 
 class ReconcilerMetrics:
@@ -34,6 +34,9 @@ class ReconcilerMetrics:
             ["account"],
             registry=registry,
         )
+        self._drifts = Counter(
+            "onceflow_reconciler_drifts_total", "Objects that disagree with operations.", ["account"], registry=registry
+        )
         self._waiting = Gauge(
             "onceflow_reconciler_table_findings", "What the tables show now, by kind.", ["kind"], registry=registry
         )
@@ -46,9 +49,10 @@ class ReconcilerMetrics:
         for kind, count in found.items():
             self._waiting.labels(kind).set(count)
 
-    def note(self, account: str, told: Told) -> None:
+    def note(self, account: str, looked: Looked) -> None:
         """Count one look."""
-        self._looks.labels(account, told.waits or "").inc()
-        self._listed.labels(account).inc(told.listed)
-        self._missed.labels(account).inc(told.missed)
-        self._brought.labels(account).inc(told.brought)
+        self._looks.labels(account, looked.waits or "").inc()
+        self._listed.labels(account).inc(looked.events.listed)
+        self._missed.labels(account).inc(looked.events.missed)
+        self._brought.labels(account).inc(looked.events.brought)
+        self._drifts.labels(account).inc(looked.objects.drifts)

@@ -74,14 +74,13 @@ class ObjectCycle:
         self._check = check
         self._dry_run = dry_run
 
-    def look(self, account: str, *, now: int) -> Compared:
+    def look(self, account: str, *, now: int, told: Compared) -> None:
         """Compare what was made since the last look.
 
         Raises:
-            NotReadable, Believed: nothing can be said of a list; its cursor stays.
+            NotReadable, Believed, TooManyPages: nothing can be said of a list; its cursor stays.
             LeaseLost, psycopg.Error: it goes on from the cursor next time.
         """
-        told = Compared()
         for of in LISTS:
             cursor = Cursor(self._connection, account=account, mode=self._mode, source=of.kind)
             done_until = cursor.read(first=now - self._first_seconds)
@@ -99,7 +98,8 @@ class ObjectCycle:
                 if not self._dry_run:
                     self._check()
                     cursor.move(part.until)
-        return told
+        if not self._dry_run:
+            self._connection.execute(_SQL["healed_operations"])
 
     def _compare(self, account: str, of: StripeList, part: Slice, told: Compared) -> None:
         for page in self._lists.pages(account, of, part):

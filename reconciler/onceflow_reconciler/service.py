@@ -25,10 +25,12 @@ from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
 from onceflow_processor.relay.lease import Lease
 from onceflow_processor.start_check import check_database
 from onceflow_producer.lifetime import Lifetime, say_ready
-from onceflow_reconciler.event_cycle import EventCycle, Told
+from onceflow_reconciler.account_cycle import AccountCycle, Looked
+from onceflow_reconciler.event_cycle import EventCycle
 from onceflow_reconciler.known_events import Backlog
 from onceflow_reconciler.ledger_checks import Patience, look_at_tables
 from onceflow_reconciler.metrics import ReconcilerMetrics
+from onceflow_reconciler.object_cycle import ObjectCycle
 from onceflow_reconciler.republish import Republisher
 from onceflow_reconciler.slices import SliceRules
 from onceflow_reconciler.stripe_lists import StripeLists
@@ -125,7 +127,7 @@ def run(options: ReconcilerOptions) -> int:
     return 0
 
 
-def look_once(options: ReconcilerOptions, *, dry_run: bool) -> dict[str, Told]:
+def look_once(options: ReconcilerOptions, *, dry_run: bool) -> dict[str, Looked]:
     """Look at every account once and return what was found, by account.
 
     Raises:
@@ -155,15 +157,17 @@ class _Service:
                 log.warning("reconciler_waits", reason=first_line(error))
                 self._lifetime.wait(RETRY_SECONDS)
 
-    def once(self, *, dry_run: bool) -> dict[str, Told]:
+    def once(self, *, dry_run: bool) -> dict[str, Looked]:
         with self._open() as connection:
             lease = self._lease(connection)
-            if not lease.acquire():
+            # A look that changes nothing may be taken beside one that works.
+            if not dry_run and not lease.acquire():
                 raise LeaseLost("fenced", "another reconciler works now")
             try:
                 with _Tools(self._options, connection, wait=self._lifetime.wait) as tools:
                     cycle = self._cycle(connection, tools, lease, dry_run=dry_run)
-                    look_at_tables(connection, self._options.patience)
+                    if not dry_run:
+                        look_at_tables(connection, self._options.patience)
                     return {account: cycle.look(account) for account in self._options.accounts}
             finally:
                 lease.release()
@@ -183,7 +187,7 @@ class _Service:
                 finally:
                     lease.release()
 
-    def _look_again_and_again(self, connection: Connection[Any], cycle: EventCycle, lease: Lease) -> None:
+    def _look_again_and_again(self, connection: Connection[Any], cycle: AccountCycle, lease: Lease) -> None:
         while not self._lifetime.stopping:
             begun = time.monotonic()
             self._metrics.show_tables(look_at_tables(connection, self._options.patience))
@@ -193,29 +197,38 @@ class _Service:
             while (left := begun + rest - time.monotonic()) > 0 and not self._lifetime.wait(min(1.0, left)):
                 lease.keep()
 
-    def _look(self, cycle: EventCycle, accounts: Iterable[str]) -> None:
+    def _look(self, cycle: AccountCycle, accounts: Iterable[str]) -> None:
         for account in accounts:
-            told = cycle.look(account)
-            self._metrics.note(account, told)
-            if told.missed or told.waits:
-                log.info("looked", account=account, listed=told.listed, missed=told.missed, waits=told.waits)
+            looked = cycle.look(account)
+            self._metrics.note(account, looked)
+            if not looked.is_clean:
+                log.info(
+                    "looked",
+                    account=account,
+                    missed=looked.events.missed,
+                    drifts=looked.objects.drifts,
+                    waits=looked.waits,
+                )
 
-    def _cycle(self, connection: Connection[Any], tools: _Tools, lease: Lease, *, dry_run: bool) -> EventCycle:
+    def _cycle(self, connection: Connection[Any], tools: _Tools, lease: Lease, *, dry_run: bool) -> AccountCycle:
         options = self._options
 
         def check() -> None:
             lease.keep()
             lease.check()
 
-        return EventCycle(
-            connection,
-            tools.lists,
-            tools.backlog,
-            republisher=None if dry_run else tools.republisher,
-            mode=options.mode,
-            rules=options.rules,
-            first_seconds=options.first_seconds,
-            check=check,
+        common: dict[str, Any] = {
+            "mode": options.mode,
+            "rules": options.rules,
+            "first_seconds": options.first_seconds,
+            "check": check,
+        }
+        events = EventCycle(
+            connection, tools.lists, tools.backlog, republisher=None if dry_run else tools.republisher, **common
+        )
+        objects = ObjectCycle(connection, tools.lists, dry_run=dry_run, **common)
+        return AccountCycle(
+            connection, tools.lists, events=events, objects=objects, mode=options.mode, check=check, dry_run=dry_run
         )
 
     def _open(self) -> Connection[Any]:

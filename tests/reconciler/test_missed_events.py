@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,10 @@ ODD_LISTS = {
 }
 
 
+def told(**counts: int) -> dict[str, Any]:
+    return {"listed": 0, "missed": 0, "brought": 0, "objects": 0, "drifts": 0, "waits": None, **counts}
+
+
 def seen(road: ReconcilerRoad) -> Counter[str]:
     return Counter(row["event_id"] for row in road.rows("SELECT event_id FROM public.seen"))
 
@@ -26,10 +31,10 @@ def test_what_was_missed_is_brought_done_once_and_healed(road: ReconcilerRoad) -
     events = road.customers(120)
     road.stripe.advance(5)
     dry = road.once("--dry-run", status=1)
-    assert dry[PLATFORM] == {"listed": 120, "missed": 120, "brought": 0, "waits": None}
-    assert road.states() == {}
+    assert dry[PLATFORM] == told(listed=120, missed=120)
+    assert (road.states(), road.findings(), road.cursor()) == ({}, [], None), "nothing was written"
     first = road.once()
-    assert first[PLATFORM] == {"listed": 120, "missed": 120, "brought": 120, "waits": None}
+    assert first[PLATFORM] == told(listed=120, missed=120, brought=120)
     # Nothing has read them yet: they wait in the topic, and are not missed a second time.
     assert road.once()[PLATFORM]["missed"] == 0
     assert {row["state"] for row in road.findings()} == {"open"}
@@ -37,7 +42,7 @@ def test_what_was_missed_is_brought_done_once_and_healed(road: ReconcilerRoad) -
         road.wait_for_events(120)
     assert seen(road) == Counter(events)
     assert set(road.states().values()) == {"processed"}
-    assert road.once()[PLATFORM] == {"listed": 120, "missed": 0, "brought": 0, "waits": None}
+    assert road.once()[PLATFORM] == told(listed=120)
     found = road.findings()
     assert {(row["kind"], row["state"], row["times"]) for row in found} == {("missed_event", "healed", 1)}
     assert sorted(row["facts"]["event_id"] for row in found) == sorted(events)
@@ -55,8 +60,8 @@ def test_a_reconciler_that_is_killed_loses_and_doubles_nothing(road: ReconcilerR
     cursor = road.cursor()
     # Its lease ends by itself.
     wait_until(lambda: _leased_no_more(road), "its lease has ended")
-    told = road.once()[PLATFORM]
-    assert told["listed"] == 150
+    found = road.once()[PLATFORM]
+    assert found["listed"] == 150
     assert road.cursor() > cursor
     with road.processor():
         road.wait_for_events(150)
@@ -79,9 +84,9 @@ def test_a_list_that_cannot_be_believed_moves_nothing_and_others_go_on(road: Rec
     match = {"path": "/v1/events", "account": PLATFORM}
     # The first answer only tells Stripe's time.
     road.stripe.faults.add(fault, match=match, skip=1, times=1000)
-    told = road.once(status=1, accounts=CONNECTED)
-    assert told[CONNECTED] == {"listed": 2, "missed": 2, "brought": 2, "waits": None}
-    assert told[PLATFORM]["waits"] == ODD_LISTS[fault]
+    found = road.once(status=1, accounts=CONNECTED)
+    assert found[CONNECTED] == told(listed=2, missed=2, brought=2)
+    assert found[PLATFORM]["waits"] == ODD_LISTS[fault]
     assert road.cursor() == cursor
     [finding] = [row for row in road.findings() if row["kind"] == "list_unbelievable"]
     assert (finding["state"], finding["facts"]["why"]) == ("open", ODD_LISTS[fault])
@@ -100,9 +105,9 @@ def test_a_key_that_may_not_read_is_a_finding_that_names_the_permission(
     road.customers(1, account=CONNECTED)
     road.stripe.advance(5)
     road.stripe.faults.answer(status, match={"path": "/v1/events", "account": PLATFORM}, times=1000)
-    told = road.once(status=1, accounts=CONNECTED)
-    assert told[PLATFORM]["waits"] == "not_readable"
-    assert told[CONNECTED]["brought"] == 1
+    found = road.once(status=1, accounts=CONNECTED)
+    assert found[PLATFORM]["waits"] == "not_readable"
+    assert found[CONNECTED]["brought"] == 1
     [finding] = [row for row in road.findings() if row["kind"] == "account_not_readable"]
     assert (finding["facts"]["status"], finding["facts"]["permission"]) == (status, permission)
 

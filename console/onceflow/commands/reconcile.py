@@ -5,11 +5,14 @@ Rule: many may run, one works; the others wait for its lease.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from onceflow.command_options import Config, Json, KafkaConfig, Live, Set, setting_sources, settings_for_service
+
+if TYPE_CHECKING:
+    from onceflow_reconciler.account_cycle import Looked
 
 NEEDS = (
     "deployment.id",
@@ -45,13 +48,25 @@ def reconcile(
         raise typer.Exit(run(options))
     found = look_once(options, dry_run=dry_run)
     if as_json:
-        accounts = {
-            account: {"listed": told.listed, "missed": told.missed, "brought": told.brought, "waits": told.waits}
-            for account, told in found.items()
-        }
-        write_object({"accounts": accounts})
+        write_object({"accounts": {account: _told(looked) for account, looked in found.items()}})
     else:
-        for account, told in found.items():
-            words = f"{told.listed:,} events listed, {told.missed:,} missed, {told.brought:,} brought to the topic"
-            say(f"{account}: {words}" + (f"; waits: {told.waits}" if told.waits else ""))
-    raise typer.Exit(1 if any(told.waits or told.missed > told.brought for told in found.values()) else 0)
+        for account, looked in found.items():
+            told = _told(looked)
+            words = (
+                f"{told['listed']:,} events listed, {told['missed']:,} missed, {told['brought']:,} brought to the topic"
+            )
+            more = f"; {told['objects']:,} objects compared, {told['drifts']:,} disagree"
+            say(f"{account}: {words}{more}" + (f"; waits: {looked.waits}" if looked.waits else ""))
+    raise typer.Exit(0 if all(looked.is_clean for looked in found.values()) else 1)
+
+
+def _told(looked: Looked) -> dict[str, Any]:
+    events, objects = looked.events, looked.objects
+    return {
+        "listed": events.listed,
+        "missed": events.missed,
+        "brought": events.brought,
+        "objects": objects.objects,
+        "drifts": objects.drifts,
+        "waits": looked.waits,
+    }

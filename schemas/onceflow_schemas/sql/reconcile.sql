@@ -13,15 +13,12 @@ WHERE account = %(account)s AND mode = %(mode)s AND event_id = ANY(%(event_ids)s
 SELECT extract(epoch FROM done_until)::bigint FROM onceflow.reconcile_cursor
 WHERE account = %(account)s AND mode = %(mode)s AND source = %(source)s;
 
--- name: begin_cursor
-INSERT INTO onceflow.reconcile_cursor (account, mode, source, done_until)
-VALUES (%(account)s, %(mode)s, %(source)s, to_timestamp(%(done_until)s))
-ON CONFLICT DO NOTHING;
-
 -- name: move_cursor
 -- Never back: a reconciler that slept must not undo what another has done since.
-UPDATE onceflow.reconcile_cursor SET done_until = to_timestamp(%(done_until)s), moved_at = clock_timestamp()
-WHERE account = %(account)s AND mode = %(mode)s AND source = %(source)s AND done_until < to_timestamp(%(done_until)s);
+INSERT INTO onceflow.reconcile_cursor (account, mode, source, done_until)
+VALUES (%(account)s, %(mode)s, %(source)s, to_timestamp(%(done_until)s))
+ON CONFLICT (account, mode, source) DO UPDATE
+SET done_until = greatest(reconcile_cursor.done_until, excluded.done_until), moved_at = clock_timestamp();
 
 -- name: found
 -- Findings seen now, sorted by their key.  What was healed and comes again is recurring; what a person accepted stays so as

@@ -1,0 +1,106 @@
+"""One look at an account: its events, then the objects of its operations.
+
+Rule: what cannot be read or believed is a finding of that account; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from psycopg import Connection
+
+from onceflow_reconciler.event_cycle import EventCycle, Told
+from onceflow_reconciler.finding_store import Finding, record
+from onceflow_reconciler.object_cycle import Compared, ObjectCycle
+from onceflow_reconciler.stripe_lists import Believed, NotReadable, StripeLists, TooManyPages
+from onceflow_schemas.sql import queries
+
+_SQL = queries("reconcile")
+
+log = structlog.get_logger("onceflow.reconciler")
+
+
+@dataclass(slots=True)
+class Looked:
+    """What one look did; ``waits`` says why the account waits."""
+
+    events: Told = field(default_factory=Told)
+    objects: Compared = field(default_factory=Compared)
+    waits: str | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything agrees, or was healed."""
+        return self.waits is None and self.events.missed == self.events.brought and not self.objects.drifts
+
+
+class AccountCycle:
+    """Looks at one account after the other.
+
+    Args:
+        connection: in autocommit.
+        lists: of Stripe.
+        events, objects: what is looked at.
+        mode: of the deployment.
+        check: raises when the lease is lost.
+        dry_run: writes nothing.
+    """
+
+    def __init__(
+        self,
+        connection: Connection[Any],
+        lists: StripeLists,
+        *,
+        events: EventCycle,
+        objects: ObjectCycle,
+        mode: str,
+        check: Callable[[], None],
+        dry_run: bool,
+    ) -> None:
+        self._connection = connection
+        self._lists = lists
+        self._events = events
+        self._objects = objects
+        self._mode = mode
+        self._check = check
+        self._dry_run = dry_run
+
+    def look(self, account: str) -> Looked:
+        """Look once.
+
+        Raises:
+            LeaseLost, Failure, psycopg.Error: it goes on from the cursors next time.
+        """
+        looked = Looked()
+        try:
+            now = self._lists.now(account)
+            looked.waits = self._events.look(account, now=now, told=looked.events)
+            self._objects.look(account, now=now, told=looked.objects)
+        except Believed as error:
+            looked.waits = error.why.code
+            facts = {"why": error.why.code, "detail": error.why.detail}
+            self._record(Finding("list_unbelievable", f"lists of {account}", account, self._mode, facts))
+        except NotReadable as error:
+            looked.waits = "not_readable"
+            lacks = {"status": error.status, "detail": error.detail, "permission": error.permission}
+            self._record(Finding("account_not_readable", f"account {account}", account, self._mode, lacks))
+        except TooManyPages:
+            looked.waits = "too_many_pages"
+        else:
+            self._gone("list_unbelievable", f"lists of {account}")
+            self._gone("account_not_readable", f"account {account}")
+        return looked
+
+    def _gone(self, kind: str, subject: str) -> None:
+        if not self._dry_run:
+            self._connection.execute(_SQL["gone"], {"kinds": [kind], "subject": subject})
+
+    def _record(self, finding: Finding) -> None:
+        if self._dry_run:
+            return
+        self._check()
+        with self._connection.transaction():
+            record(self._connection, [finding])
