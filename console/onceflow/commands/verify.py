@@ -45,7 +45,7 @@ def verify(
     from onceflow.failure_options import time_of
 
     faults: list[str] = []
-    begin, end = time_of("since", since, faults), time_of("until", until, faults)
+    begin, end = time_of("since", since, faults=faults), time_of("until", until, faults=faults)
     if begin is not None and end is not None and begin >= end:
         faults.append("--since is not before --until")
     if faults:
