@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,12 @@ def test_a_healthy_system_is_proved(proving: ProvingRoad, tmp_path: Path) -> Non
     assert account["listed_now"] == events
     assert sum(told["counts"]["records"].values()) == events
     assert told["counts"]["outcomes"] == {"written": 3, "published": 3}
+    # A window that holds everything, and one that holds nothing.
+    recent = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    told = proving.verify("--since", recent)
+    assert (told["events"], told["unexplained"], told["counts"]["outcomes"]["written"]) == (events, 0, 3)
+    told = proving.verify("--until", recent, "--without-stripe")
+    assert (told["events"], told["unexplained"]) == (0, 0)
     proof = tmp_path / "proof.json"
     assert proving.verify("--proof", str(proof))["unexplained"] == 0
     assert json.loads(proof.read_text())["events"] == events
