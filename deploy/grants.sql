@@ -93,7 +93,8 @@ GRANT SELECT, INSERT, UPDATE ON onceflow.deployment TO onceflow_reconciler;
 GRANT SELECT ON onceflow.inbox, onceflow.quarantine, onceflow.progress, onceflow.parked, onceflow.parked_key, onceflow.operation,
                 onceflow.lane, onceflow.outcome
 TO onceflow_reconciler;
-GRANT SELECT, INSERT, UPDATE ON onceflow.lease, onceflow.finding, onceflow.reconcile_cursor TO onceflow_reconciler;
+GRANT SELECT, INSERT, UPDATE ON onceflow.lease, onceflow.finding, onceflow.reconcile_cursor, onceflow.reconcile_hour
+TO onceflow_reconciler;
 GRANT SELECT, INSERT ON onceflow.remedy TO onceflow_reconciler;
 -- A reason to look at an operation, as a webhook would have given it.
 GRANT INSERT ON onceflow.operation_hint TO onceflow_reconciler;

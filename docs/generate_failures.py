@@ -66,8 +66,8 @@ GROUPS: tuple[tuple[str, str, Mapping[str, FailureKind]], ...] = (
         failure.REPLAY_FAILURES,
     ),
     (
-        "Findings of the reconciler",
-        "See [findings](../operating/findings.md).",
+        "Findings and proofs",
+        "See [findings](../operating/findings.md) and [the proof](../operating/verify.md).",
         failure.RECONCILER_FAILURES,
     ),
     (

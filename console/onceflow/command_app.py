@@ -27,6 +27,7 @@ from onceflow.commands import (
     simulate,
     topics,
     up,
+    verify,
 )
 
 app = typer.Typer(
@@ -44,6 +45,7 @@ app.command()(process.process)
 app.command()(relay.relay)
 app.command()(operate.operate)
 app.command()(reconcile.reconcile)
+app.command()(verify.verify)
 app.command()(replay.replay)
 app.command()(migrate.migrate)
 app.command()(doctor.doctor)

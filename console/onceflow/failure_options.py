@@ -88,7 +88,7 @@ def filter_of(given: Mapping[str, Any]) -> Filter:
         except ValueError:
             faults.append("--offset-range takes FIRST..LAST, such as 100..250, 100.. or ..250")
     for name in ("since", "until"):
-        values[name] = _time(name, values[name], faults)
+        values[name] = time_of(name, values[name], faults=faults)
     wanted = Filter(**values)
     _refuse([*faults, *faults_of(wanted)])
     return wanted
@@ -106,7 +106,8 @@ def checked_ids(ids: list[str] | None) -> tuple[str, ...] | None:
     return tuple(ids)
 
 
-def _time(name: str, text: str | None, faults: list[str]) -> datetime | None:
+def time_of(name: str, text: str | None, *, faults: list[str]) -> datetime | None:
+    """Return the time that an option gives, None when it was not given or is none; ``faults`` is told of the latter."""
     from onceflow.attestation_settings import zoned_time  # noqa: PLC0415 - only who gives a time pays for it
 
     if text is None:

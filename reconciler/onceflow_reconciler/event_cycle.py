@@ -23,6 +23,7 @@ from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.republish import Republisher
 from onceflow_reconciler.slices import Slice, SliceRules, ahead
 from onceflow_reconciler.stripe_lists import EVENTS, StripeLists, TooManyPages
+from onceflow_reconciler.verify.hours import HourSum, due_hour, hour_sum
 from onceflow_schemas.sql import queries
 from onceflow_schemas.times import format_time
 
@@ -30,6 +31,7 @@ SOURCE: Final = "events"
 WHO: Final = "reconciler"
 
 _SQL = queries("reconcile")
+_HOURS = queries("verify")
 
 log = structlog.get_logger("onceflow.reconciler")
 
@@ -89,12 +91,15 @@ class EventCycle:
         lies_ahead = ahead(cursor.read(first=now - self._first_seconds), now=now, rules=self._rules)
         if lies_ahead.out_of_reach is not None and self._republisher is not None:
             self._tell_out_of_reach(account, lies_ahead.out_of_reach)
-        work = deque(lies_ahead.slices)
+        hour = self._due_hour(account, now)
+        work = deque([*lies_ahead.slices, *hour])
         while work:
             part = work.popleft()
             try:
-                self._hand_over(account, part, told)
+                found = self._hand_over(account, part, told)
             except TooManyPages:
+                if part in hour:
+                    self._keep_hour(account, part, None)
                 halves = part.halves()
                 if halves is None:
                     raise
@@ -102,18 +107,38 @@ class EventCycle:
                 continue
             except BacklogTooLong:
                 return "backlog"
+            if part in hour:
+                self._keep_hour(account, part, found)
             self._move_cursor(account, part.until)
         if self._republisher is not None:
             self._connection.execute(_SQL["healed_events"], {"account": account, "mode": self._mode})
         return None
 
-    def _hand_over(self, account: str, part: Slice, told: Told) -> None:
+    def _hand_over(self, account: str, part: Slice, told: Told) -> HourSum:
+        found = HourSum(0, 0)
         for page in self._lists.pages(account, EVENTS, part):
             told.listed += len(page.items)
+            found = found.plus(hour_sum(event.id for event in page.items))
             missed = self._missed(account, page.items)
             told.missed += len(missed)
             if missed:
                 self._bring(account, missed, told)
+        return found
+
+    def _due_hour(self, account: str, now: int) -> tuple[Slice, ...]:
+        """Return the hour that is read once more, as a whole, so that it can be proved; empty where none is due."""
+        if self._republisher is None:
+            return ()
+        [(last,)] = self._connection.execute(_HOURS["last_hour"], {"account": account, "mode": self._mode}).fetchall()
+        hour = due_hour(last, now=now, first_seconds=self._first_seconds, wait_seconds=self._rules.overlap_seconds)
+        return () if hour is None else (hour,)
+
+    def _keep_hour(self, account: str, hour: Slice, found: HourSum | None) -> None:
+        """Keep what Stripe listed in an hour; None says that it is more than is read in one go."""
+        self._check()
+        listed, id_hash = (None, 0) if found is None else found
+        given = {"account": account, "mode": self._mode, "hour": hour.since, "listed": listed, "id_hash": id_hash}
+        self._connection.execute(_HOURS["keep_hour"], given)
 
     def _missed(self, account: str, events: tuple[Listed, ...]) -> list[Listed]:
         """Return the events that are neither known nor on their way."""

@@ -14,4 +14,6 @@ RECONCILER_FAILURES = kinds(
         "There is no finding with this number.",
         "`onceflow findings list --all` shows those that there are.",
     ),
+    ("stripe_not_readable", "Stripe's list of events cannot be read.", "`onceflow doctor` tells what the API key may."),
+    ("proof_refused", "A file is no proof, or cannot be written.", "Name another file, or move this one away."),
 )

@@ -1,0 +1,86 @@
+"""Puts together what a proof needs, from settings."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import closing, nullcontext
+from datetime import datetime, timedelta
+from typing import Any
+
+from onceflow.database import session
+from onceflow.kafka_names import processor_group
+from onceflow.progress_bar import progress_bar
+from onceflow.service_options import input_topic, reconciler_options
+from onceflow.settings_model import Settings
+from onceflow_processor.admission import Rules
+from onceflow_processor.schema_check import check_schema
+from onceflow_reconciler.stripe_lists import StripeLists
+from onceflow_reconciler.verify.proving import Answer, Proving, Question
+
+
+def answer_of(
+    settings: Settings,
+    *,
+    since: datetime | None,
+    until: datetime | None,
+    account: str | None,
+    former: Mapping[str, Any] | None,
+    with_stripe: bool,
+) -> Answer:
+    """Look at all ledgers and compare them; arguments as in ``Question``.
+
+    Raises:
+        Failure: a ledger cannot be read.
+    """
+    assert settings.deployment.id is not None, "the command needs it"
+    question = Question(
+        kafka=settings.kafka.for_consumer(),
+        group=processor_group(settings.deployment.id),
+        rules=_rules(settings),
+        event_topics=tuple(settings.input_topics),
+        outcome_topic=settings.topics.outcomes,
+        since=since,
+        until=until,
+        account=account,
+        grace_seconds=settings.reconciler.grace_seconds,
+        former=former,
+    )
+    lists = _lists(settings) if with_stripe else None
+    with (
+        session(settings.database.url.get_secret_value(), role="verify") as connection,
+        nullcontext() if lists is None else closing(lists),
+        progress_bar("verify", total=0) as tell,
+    ):
+        check_schema(connection)
+        try:
+            return Proving(connection, question, lists=lists, tell=tell).answer()
+        finally:
+            # Nothing of it is kept: the tables were temporary.
+            connection.rollback()
+
+
+def _rules(settings: Settings) -> Rules:
+    assert settings.deployment.id is not None, "the command needs it"
+    assert settings.stripe.account is not None, "the command needs it"
+    return Rules(
+        deployment=settings.deployment.id,
+        accounts=frozenset({settings.stripe.account, *settings.stripe.accounts}),
+        mode=settings.stripe.mode,
+        keys={key.id: key for key in settings.attestation.keys},
+        horizon=timedelta(days=settings.processor.horizon_days),
+        inputs={one.topic: input_topic(one, settings) for one in settings.inputs},
+    )
+
+
+def _lists(settings: Settings) -> StripeLists:
+    options = reconciler_options(settings)
+    return StripeLists(
+        options.accesses,
+        api_base=options.api_base,
+        api_version=options.api_version,
+        requests_per_second=options.requests_per_second,
+        connect_seconds=options.connect_seconds,
+        total_seconds=options.total_seconds,
+        wait=time.sleep,
+    )

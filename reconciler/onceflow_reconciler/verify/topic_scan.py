@@ -1,0 +1,128 @@
+"""Reads a topic from given offsets to its stable end, all partitions at once, as a consumer of committed records sees it.
+
+Rule: what is read goes on at once and is not kept; a partition is done where the broker says that it ends, never by counting.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from onceflow_processor.kafka_client import kafka_failure
+from onceflow_processor.relay.kafka_clients import Refusals, open_reader
+from onceflow_schemas.failure import Misconfigured, Unavailable
+
+PAGE_RECORDS: Final = 2_000
+PAGE_SECONDS: Final = 0.2
+ASK_SECONDS_MAX: Final = 10.0
+SILENCE_SECONDS_MAX: Final = 60.0
+"""No record and no end for so long: the broker is away."""
+_EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - the library's names of its local errors begin so.
+_AWAY: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # noqa: SLF001 - as above
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a partition's log holds: from ``low`` on, before ``high``; open transactions lie behind it."""
+
+    low: int
+    high: int
+
+
+class TopicScan:
+    """A look at one topic; a context manager that closes its client.
+
+    Args:
+        kafka: the operator's librdkafka properties.
+        topic: its name.
+        group: a name that the client wants to have; it is not joined.
+    """
+
+    def __init__(self, kafka: Mapping[str, object], *, topic: str, group: str) -> None:
+        self._topic = topic
+        self._refusals = Refusals()
+        self._reader: Consumer = open_reader(kafka, group=group, isolation="read_committed", refusals=self._refusals)
+
+    def close(self) -> None:
+        """Let go of the client."""
+        self._reader.close()
+
+    def bounds(self, partitions: int) -> dict[int, Bounds]:
+        """Return what the log of each partition holds.
+
+        Raises:
+            Failure: the broker did not answer, or refused.
+        """
+        found: dict[int, Bounds] = {}
+        for number in range(partitions):
+            place = TopicPartition(self._topic, number)
+            try:
+                watermarks = self._reader.get_watermark_offsets(place, timeout=ASK_SECONDS_MAX, cached=False)
+            except KafkaException as error:
+                raise self._failure(error, "DESCRIBE") from error
+            if watermarks is None:
+                raise Unavailable("broker_unavailable", f"Kafka did not say where {place.topic}/{number} ends")
+            found[number] = Bounds(*watermarks)
+        return found
+
+    def offsets_at(self, moment: datetime, bounds: Mapping[int, Bounds]) -> dict[int, int]:
+        """Return the first offset of each partition at or after a moment; the end where there is none."""
+        asked = [TopicPartition(self._topic, number, int(moment.timestamp() * 1000)) for number in bounds]
+        try:
+            found = self._reader.offsets_for_times(asked, timeout=ASK_SECONDS_MAX)
+        except KafkaException as error:
+            raise self._failure(error, "DESCRIBE") from error
+        return {one.partition: one.offset if one.offset >= 0 else bounds[one.partition].high for one in found}
+
+    def messages(self, first: Mapping[int, int], bounds: Mapping[int, Bounds]) -> Iterator[list[Message]]:
+        """Yield the committed records from ``first`` on and before the ends, page by page.
+
+        Raises:
+            Failure: the broker did not answer, or refused.
+        """
+        waiting = {number for number, one in bounds.items() if first[number] < one.high}
+        if not waiting:
+            return
+        self._reader.assign([TopicPartition(self._topic, number, first[number]) for number in sorted(waiting)])
+        heard_at = time.monotonic()
+        ends = {number: one.high for number, one in bounds.items()}
+        while waiting:
+            heard = self._reader.consume(PAGE_RECORDS, timeout=PAGE_SECONDS)
+            if heard:
+                heard_at = time.monotonic()
+            page = [message for message in heard if self._take(message, ends, waiting)]
+            if page:
+                yield page
+            if time.monotonic() - heard_at > SILENCE_SECONDS_MAX:
+                raise self._failure(TimeoutError(f"reading {self._topic}"), "READ")
+        self._reader.unassign()
+
+    def _take(self, message: Message, ends: Mapping[int, int], waiting: set[int]) -> bool:
+        """Tell whether a message is a record that is asked for; one that is not may say that its partition is done."""
+        number, offset, error = message.partition(), message.offset(), message.error()
+        if error is not None and error.code() in _AWAY:
+            return False
+        if error is not None and error.code() != _EOF:
+            raise self._failure(KafkaException(error), "READ")
+        if number is None or offset is None:
+            return False
+        if error is not None or offset >= ends[number]:
+            waiting.discard(number)
+            return False
+        return number in waiting
+
+    def _failure(self, error: BaseException, right: str) -> Exception:
+        if self._refusals.last is not None:
+            return Misconfigured("broker_refused", f"Kafka refused our credentials: {self._refusals.last}")
+        return kafka_failure(error, topic=self._topic, right=right)
+
+
+def opened(kafka: Mapping[str, object], *, topic: str, group: str) -> closing[TopicScan]:
+    """Open a scan that is closed at the end of its block."""
+    return closing(TopicScan(kafka, topic=topic, group=group))

@@ -1,0 +1,320 @@
+-- The proof: topics are copied into temporary tables and compared with the ledger's rows.  One transaction at READ COMMITTED:
+-- positions and lanes are read before the topics, rows after them, so that work which goes on meanwhile is no difference.
+-- No locks are taken; what is large is sorted and joined by PostgreSQL, on disk where it must be.
+
+-- name: begin
+SELECT set_config('idle_in_transaction_session_timeout', '0', true), set_config('statement_timeout', '0', true);
+
+-- name: make_seen_event
+CREATE TEMPORARY TABLE seen_event (
+    topic_id text NOT NULL, partition integer NOT NULL, "offset" bigint NOT NULL, record_time timestamptz NOT NULL,
+    account text, mode text, event_id text, created timestamptz, received_at text, digest bytea NOT NULL,
+    value_digest bytea, trusted boolean
+) ON COMMIT DROP;
+
+-- name: make_seen_outcome
+CREATE TEMPORARY TABLE seen_outcome (
+    lane integer NOT NULL, "offset" bigint NOT NULL, seq bigint, ce_id text, outcome_id text, revision integer, type text,
+    key text, cause text, created_at text, withheld text, own_headers jsonb, refill boolean NOT NULL, digest bytea, why text
+) ON COMMIT DROP;
+
+-- name: make_listed_event
+CREATE TEMPORARY TABLE listed_event (
+    account text NOT NULL, event_id text NOT NULL, created timestamptz NOT NULL, type text NOT NULL
+) ON COMMIT DROP;
+
+-- name: make_listed_span
+CREATE TEMPORARY TABLE listed_span (account text NOT NULL, since timestamptz NOT NULL, until timestamptz NOT NULL) ON COMMIT DROP;
+
+-- name: make_passed
+-- Where the topics begin and end, and how far the processor was before they were read.
+CREATE TEMPORARY TABLE passed (
+    topic_id text NOT NULL, partition integer NOT NULL, low bigint NOT NULL, first bigint NOT NULL, high bigint NOT NULL,
+    next_offset bigint NOT NULL
+) ON COMMIT DROP;
+
+-- name: make_lane_before
+CREATE TEMPORARY TABLE lane_before (
+    lane integer NOT NULL, head_seq bigint NOT NULL, published_seq bigint NOT NULL, low bigint NOT NULL, first bigint NOT NULL
+) ON COMMIT DROP;
+
+-- name: make_unexplained
+CREATE TEMPORARY TABLE unexplained (kind text NOT NULL, subject text NOT NULL, detail text NOT NULL) ON COMMIT DROP;
+
+-- name: copy_events
+COPY seen_event FROM STDIN;
+
+-- name: copy_outcomes
+COPY seen_outcome FROM STDIN;
+
+-- name: copy_listed
+COPY listed_event FROM STDIN;
+
+-- name: add_span
+INSERT INTO listed_span VALUES (%(account)s, to_timestamp(%(since)s), to_timestamp(%(until)s));
+
+-- name: add_passed
+INSERT INTO passed VALUES (%(topic_id)s, %(partition)s, %(low)s, %(first)s, %(high)s, %(next_offset)s);
+
+-- name: add_lane
+INSERT INTO lane_before VALUES (%(lane)s, %(head_seq)s, %(published_seq)s, %(low)s, %(first)s);
+
+-- name: add_unexplained
+INSERT INTO unexplained VALUES (%(kind)s, %(subject)s, %(detail)s);
+
+-- name: positions
+SELECT topic_id, partition, next_offset FROM onceflow.progress;
+
+-- name: lanes
+SELECT lane, head_seq, published_seq, topic_id FROM onceflow.lane ORDER BY lane;
+
+-- name: first_offsets
+-- The first record of the window by the ledger: a time is only a hint where to begin.
+SELECT topic_id, partition, min("offset") FROM onceflow.inbox
+WHERE coalesce(event_created, received_at) >= %(since)s GROUP BY topic_id, partition;
+
+-- name: first_sequences
+SELECT lane, min(seq) FROM onceflow.outcome WHERE created_at >= %(since)s GROUP BY lane;
+
+-- name: analyze
+ANALYZE seen_event, seen_outcome;
+
+-- name: make_marker
+-- The markers of the window.
+CREATE TEMPORARY TABLE marker ON COMMIT DROP AS
+SELECT account, mode, event_id, state, type, topic_id, partition, "offset", body_sha256, event_created, received_at
+FROM onceflow.inbox
+WHERE coalesce(event_created, received_at) >= %(since)s AND coalesce(event_created, received_at) < %(until)s
+  AND (%(account)s::text IS NULL OR account = %(account)s);
+
+-- name: make_judged
+-- What each record of the window is.  The marker at its position says it; else a quarantined record does; else the position; else
+-- the marker of the same event at another position, which makes it a duplicate.
+CREATE TEMPORARY TABLE judged ON COMMIT DROP AS
+SELECT s.topic_id, s.partition, s."offset", s.account, s.mode, s.event_id, s.created, s.received_at, s.digest,
+       CASE WHEN here.event_id IS NOT NULL THEN here.state
+            WHEN q."offset" IS NOT NULL THEN 'quarantined'
+            WHEN s."offset" >= p.next_offset THEN CASE WHEN s.trusted THEN 'not_yet_due' ELSE 'foreign' END
+            WHEN other.event_id IS NOT NULL THEN 'duplicate'
+            WHEN s.record_time < coalesce(gone.gone_before, '-infinity') THEN 'forgotten'
+            ELSE 'without_state' END AS state,
+       here.event_id IS NOT NULL
+           AND ((here.account, here.mode, here.event_id) IS DISTINCT FROM (s.account, s.mode, s.event_id)
+                OR here.body_sha256 <> s.digest) AS marker_differs,
+       q."offset" IS NOT NULL AND sha256(coalesce(q.value, '')) <> coalesce(s.value_digest, s.digest) AS quarantine_differs,
+       here.state = 'quarantined' AND q."offset" IS NULL
+           AND s.record_time >= coalesce(gone.gone_before, '-infinity') AS quarantine_lacks
+FROM seen_event AS s
+JOIN passed AS p USING (topic_id, partition)
+LEFT JOIN onceflow.inbox AS here
+       ON (here.account, here.mode, here.event_id) = (s.account, s.mode, s.event_id)
+      AND (here.topic_id, here.partition, here."offset") = (s.topic_id, s.partition, s."offset")
+LEFT JOIN onceflow.inbox AS other ON (other.account, other.mode, other.event_id) = (s.account, s.mode, s.event_id)
+LEFT JOIN onceflow.quarantine AS q
+       ON (q.topic_id, q.partition, q."offset") = (s.topic_id, s.partition, s."offset")
+LEFT JOIN (SELECT max(gone_before) AS gone_before FROM onceflow.retention WHERE name IN ('inbox', 'quarantine')) AS gone ON true
+WHERE coalesce(s.created, s.record_time) >= %(since)s AND coalesce(s.created, s.record_time) < %(until)s
+  AND (%(account)s::text IS NULL OR s.account = %(account)s);
+
+-- name: judge_records
+INSERT INTO unexplained
+SELECT 'record_without_state', format('%%s/%%s@%%s', account, event_id, "offset"),
+       format('partition %%s, offset %%s: progress has passed it, no marker and no quarantined record knows it', partition, "offset")
+FROM judged WHERE state = 'without_state'
+UNION ALL
+SELECT 'foreign_record', format('%%s@%%s', partition, "offset"),
+       format('partition %%s, offset %%s: a record that nobody vouches for waits', partition, "offset")
+FROM judged WHERE state = 'foreign'
+UNION ALL
+SELECT 'marker_differs', format('%%s/%%s', account, event_id),
+       format('partition %%s, offset %%s: the marker has another digest than the record', partition, "offset")
+FROM judged WHERE marker_differs
+UNION ALL
+SELECT 'quarantine_differs', format('%%s@%%s', partition, "offset"),
+       format('partition %%s, offset %%s: the quarantined bytes are not the record''s', partition, "offset")
+FROM judged WHERE quarantine_differs
+UNION ALL
+SELECT 'quarantine_lacks', format('%%s/%%s', account, event_id),
+       format('partition %%s, offset %%s: the marker says quarantined, the record is not kept', partition, "offset")
+FROM judged WHERE quarantine_lacks
+UNION ALL
+SELECT 'record_doubled', format('%%s/%%s', account, event_id),
+       format('the same receipt stands %%s times in the topic', count(*))
+FROM judged WHERE received_at IS NOT NULL AND state <> 'foreign'
+GROUP BY account, mode, event_id, received_at, digest HAVING count(*) > 1;
+
+-- name: judge_markers
+-- A marker without its record: the log has the place, or never had it.
+INSERT INTO unexplained
+SELECT 'marker_without_record', format('%%s/%%s', m.account, m.event_id),
+       format('the marker names partition %%s, offset %%s, where no such record is', m.partition, m."offset")
+FROM marker AS m JOIN passed AS p USING (topic_id, partition)
+LEFT JOIN seen_event AS s ON (s.topic_id, s.partition, s."offset") = (m.topic_id, m.partition, m."offset")
+WHERE m."offset" >= p.low AND m."offset" < p.high
+  AND (s."offset" IS NULL OR (s.account, s.mode, s.event_id) IS DISTINCT FROM (m.account, m.mode, m.event_id))
+UNION ALL
+SELECT 'topic_lost_records', format('%%s/%%s', m.account, m.event_id),
+       format('the marker names partition %%s, offset %%s, behind the end of the log', m.partition, m."offset")
+FROM marker AS m JOIN passed AS p USING (topic_id, partition) WHERE m."offset" >= p.high AND m."offset" < p.next_offset
+UNION ALL
+SELECT 'parked_lacks', format('%%s/%%s', m.account, m.event_id), 'the marker says parked, the event does not wait'
+FROM marker AS m WHERE m.state = 'parked'
+  AND NOT EXISTS (SELECT FROM onceflow.parked AS w WHERE (w.account, w.mode, w.event_id) = (m.account, m.mode, m.event_id))
+  AND EXISTS (SELECT FROM onceflow.inbox AS now
+              WHERE (now.account, now.mode, now.event_id) = (m.account, m.mode, m.event_id) AND now.state = 'parked')
+UNION ALL
+SELECT 'parked_without_marker', format('%%s/%%s', w.account, w.event_id), 'the event waits, and its marker does not say so'
+FROM onceflow.parked AS w LEFT JOIN onceflow.inbox AS i USING (account, mode, event_id)
+WHERE i.state IS DISTINCT FROM 'parked' AND (%(account)s::text IS NULL OR w.account = %(account)s);
+
+-- name: judge_quarantine
+INSERT INTO unexplained
+SELECT 'quarantine_without_record', format('%%s@%%s', q.partition, q."offset"),
+       format('a quarantined record of partition %%s, offset %%s, which the log has not', q.partition, q."offset")
+FROM onceflow.quarantine AS q JOIN passed AS p USING (topic_id, partition)
+LEFT JOIN seen_event AS s ON (s.topic_id, s.partition, s."offset") = (q.topic_id, q.partition, q."offset")
+WHERE q."offset" >= p.first AND q."offset" < p.high AND s."offset" IS NULL;
+
+-- name: make_known
+-- Every event of the window that the ledgers know, once.
+CREATE TEMPORARY TABLE known ON COMMIT DROP AS
+SELECT account, event_id, min(created) AS created, min(type) AS type FROM (
+    SELECT account, event_id, event_created AS created, type FROM marker WHERE mode = %(mode)s
+    UNION ALL
+    SELECT account, event_id, created, NULL FROM judged WHERE mode = %(mode)s AND state = 'not_yet_due'
+    UNION ALL
+    SELECT q.account, q.event_id, s.created, NULL FROM onceflow.quarantine AS q
+    JOIN judged AS s USING (topic_id, partition, "offset") WHERE q.event_id IS NOT NULL AND q.mode = %(mode)s
+) AS all_ledgers GROUP BY account, event_id;
+
+-- name: hours
+-- A count and a hash that does not depend on the order, by account and hour.
+SELECT account, extract(epoch FROM date_trunc('hour', created, 'UTC'))::bigint AS hour, count(*) AS events,
+       bit_xor(('x' || left(encode(sha256(convert_to(event_id, 'UTF8')), 'hex'), 16))::bit(64)::bigint) AS id_hash
+FROM known WHERE created IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2;
+
+-- name: read_hours
+SELECT account, extract(epoch FROM hour)::bigint AS hour, listed, id_hash FROM onceflow.reconcile_hour
+WHERE mode = %(mode)s AND listed IS NOT NULL AND hour >= %(since)s AND hour < %(until)s;
+
+-- name: last_hour
+-- Index: primary key.
+SELECT extract(epoch FROM max(hour))::bigint FROM onceflow.reconcile_hour WHERE account = %(account)s AND mode = %(mode)s;
+
+-- name: keep_hour
+INSERT INTO onceflow.reconcile_hour (account, mode, hour, listed, id_hash)
+VALUES (%(account)s, %(mode)s, to_timestamp(%(hour)s), %(listed)s, %(id_hash)s)
+ON CONFLICT (account, mode, hour) DO UPDATE
+SET listed = excluded.listed, id_hash = excluded.id_hash, read_at = clock_timestamp();
+
+-- name: judge_listed
+-- An event that Stripe lists is known now, or is so young that it may be on its way.
+INSERT INTO unexplained
+SELECT 'missed_event', format('%%s/%%s', l.account, l.event_id), format('Stripe lists it (%%s, %%s), no ledger knows it', l.type, l.created)
+FROM listed_event AS l
+WHERE l.account = %(listed_account)s AND l.created < to_timestamp(%(settled)s)
+  AND NOT EXISTS (SELECT FROM known AS k WHERE (k.account, k.event_id) = (l.account, l.event_id))
+  AND NOT EXISTS (SELECT FROM onceflow.inbox AS i WHERE (i.account, i.mode, i.event_id) = (l.account, %(mode)s, l.event_id))
+UNION ALL
+SELECT 'event_differs', format('%%s/%%s', l.account, l.event_id),
+       format('Stripe says %%s of %%s, the marker says %%s of %%s', l.type, l.created, k.type, k.created)
+FROM listed_event AS l JOIN known AS k USING (account, event_id)
+WHERE l.account = %(listed_account)s AND k.type IS NOT NULL AND (k.type, k.created) IS DISTINCT FROM (l.type, l.created)
+UNION ALL
+SELECT 'event_not_listed', format('%%s/%%s', k.account, k.event_id), 'the ledger has it, Stripe does not list it'
+FROM known AS k JOIN listed_span AS span ON span.account = k.account AND k.created >= span.since AND k.created < span.until
+WHERE k.account = %(listed_account)s
+  AND NOT EXISTS (SELECT FROM listed_event AS l WHERE (l.account, l.event_id) = (k.account, k.event_id));
+
+-- name: count_on_the_way
+SELECT count(*) FROM listed_event AS l WHERE l.account = %(listed_account)s AND l.created >= to_timestamp(%(settled)s)
+  AND NOT EXISTS (SELECT FROM known AS k WHERE (k.account, k.event_id) = (l.account, l.event_id));
+
+-- name: count_events
+-- Distinct events of the window, in whatever ledger they are.
+SELECT count(*) FROM (SELECT account, event_id FROM known UNION SELECT account, event_id FROM listed_event) AS events;
+
+-- name: count_states
+SELECT state, count(*) FROM judged GROUP BY state;
+
+-- name: count_operations
+SELECT state, count(*) FROM onceflow.operation
+WHERE requested_at >= %(since)s AND requested_at < %(until)s AND (%(account)s::text IS NULL OR account = %(account)s) GROUP BY state;
+
+-- name: judge_outcomes
+-- Rows against records, from the first sequence that the log has; those behind what was published before the look may wait.
+INSERT INTO unexplained
+WITH began AS (
+    SELECT b.lane, b.published_seq,
+           CASE WHEN b.first = 0 OR (b.first = b.low AND b.low = 0) THEN 1 ELSE min(s.seq) FILTER (WHERE NOT s.refill) END AS seq
+    FROM lane_before AS b LEFT JOIN seen_outcome AS s ON s.lane = b.lane AND s.why IS NULL
+    GROUP BY b.lane, b.published_seq, b.first, b.low
+), gone AS (
+    SELECT substring(name FROM 9)::integer AS lane, gone_before FROM onceflow.retention WHERE name LIKE 'outcome/%%'
+)
+SELECT 'outcome_foreign', format('%%s@%%s', lane, "offset"), format('lane %%s, offset %%s: %%s', lane, "offset", why)
+FROM seen_outcome WHERE why IS NOT NULL
+UNION ALL
+SELECT 'outcome_doubled', format('%%s/%%s', lane, seq), format('sequence %%s stands %%s times in lane %%s', seq, count(*), lane)
+FROM seen_outcome WHERE why IS NULL AND NOT refill GROUP BY lane, seq HAVING count(*) > 1
+UNION ALL
+SELECT 'outcome_not_published', format('%%s/%%s', r.lane, r.seq), format('outcome %%s is not in the topic', r.ce_id)
+FROM onceflow.outcome AS r JOIN began AS b USING (lane)
+WHERE r.seq >= b.seq AND r.seq <= b.published_seq
+  AND NOT EXISTS (SELECT FROM seen_outcome AS s WHERE s.why IS NULL AND (s.lane, s.seq) = (r.lane, r.seq))
+UNION ALL
+SELECT 'outcome_without_row', format('%%s/%%s', s.lane, s.seq), format('the topic has outcome %%s, the table has not', s.ce_id)
+FROM seen_outcome AS s LEFT JOIN gone USING (lane)
+WHERE s.why IS NULL AND s.created_at::timestamptz >= coalesce(gone.gone_before, '-infinity')
+  AND NOT EXISTS (SELECT FROM onceflow.outcome AS r WHERE (r.lane, r.seq) = (s.lane, s.seq))
+UNION ALL
+SELECT 'outcome_differs', format('%%s/%%s', s.lane, s.seq), format('record %%s and row %%s differ', s.ce_id, r.ce_id)
+FROM seen_outcome AS s JOIN onceflow.outcome AS r USING (lane, seq)
+WHERE s.why IS NULL
+  AND ((s.ce_id, s.outcome_id, s.revision, s.type, s.key, s.cause, s.withheld)
+           IS DISTINCT FROM (r.ce_id::text, r.outcome_id::text, r.revision, r.type, r.key, r.cause, r.withheld)
+       OR s.created_at::timestamptz <> r.created_at
+       OR s.digest <> CASE WHEN r.withheld IS NULL THEN sha256(r.value) ELSE sha256('{}') END
+       OR (r.withheld IS NULL AND CASE WHEN s.own_headers IS NULL THEN r.headers::text <> '{}'
+                                       ELSE s.own_headers <> r.headers::jsonb END));
+
+-- name: judge_lanes
+INSERT INTO unexplained
+SELECT 'lane_gap', format('%%s/%%s', lane, seq), format('lane %%s: sequence %%s follows %%s', lane, seq, before)
+FROM (SELECT lane, seq, lag(seq) OVER (PARTITION BY lane ORDER BY "offset") AS before
+      FROM seen_outcome WHERE why IS NULL AND NOT refill) AS steps
+WHERE seq <> before + 1
+UNION ALL
+SELECT 'lane_rows_missing', lane::text,
+       format('lane %%s: %%s rows between sequence %%s and its head %%s', lane, rows, first_seq, head_seq)
+FROM (SELECT l.lane, l.head_seq, count(r.seq) AS rows, coalesce(min(r.seq), 1) AS first_seq, max(r.seq) AS last_seq,
+             bool_or(g.gone_before > '-infinity') AS may_begin_late
+      FROM onceflow.lane AS l LEFT JOIN onceflow.outcome AS r ON r.lane = l.lane
+      LEFT JOIN onceflow.retention AS g ON g.name = 'outcome/' || l.lane
+      GROUP BY l.lane, l.head_seq) AS counted
+WHERE NOT (rows = 0 AND (head_seq = 0 OR coalesce(may_begin_late, false)))
+  AND (rows <> head_seq - first_seq + 1 OR last_seq IS DISTINCT FROM head_seq
+       OR (first_seq <> 1 AND NOT coalesce(may_begin_late, false)))
+UNION ALL
+SELECT 'published_beyond_topic', b.lane::text,
+       format('lane %%s: %%s are said to be published, the topic ends with %%s', b.lane, b.published_seq, coalesce(max(s.seq), 0))
+FROM lane_before AS b LEFT JOIN seen_outcome AS s ON s.lane = b.lane AND s.why IS NULL AND NOT s.refill
+GROUP BY b.lane, b.published_seq, b.low HAVING b.published_seq > coalesce(max(s.seq), 0) AND (b.low = 0 OR max(s.seq) IS NOT NULL);
+
+-- name: lanes_behind
+-- Lanes whose topic has more than they say is published; a relay notes it a moment after its commit.
+SELECT l.lane FROM onceflow.lane AS l JOIN seen_outcome AS s ON s.lane = l.lane AND s.why IS NULL AND NOT s.refill
+GROUP BY l.lane, l.published_seq HAVING max(s.seq) > l.published_seq ORDER BY l.lane;
+
+-- name: count_outcomes
+SELECT count(*), count(*) FILTER (WHERE r.seq <= l.published_seq) FROM onceflow.outcome AS r JOIN onceflow.lane AS l USING (lane)
+WHERE r.created_at >= %(since)s AND r.created_at < %(until)s;
+
+-- name: unexplained_count
+SELECT count(*) FROM unexplained;
+
+-- name: unexplained
+SELECT kind, subject, detail FROM unexplained ORDER BY kind, subject LIMIT %(limit)s;
+
+-- name: retired_until
+SELECT nullif(max(gone_before), '-infinity') FROM onceflow.retention WHERE name = 'inbox';

@@ -1,0 +1,132 @@
+"""A whole road with a simulator of Stripe behind it: events are brought by the reconciler, processed, and their outcomes published."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from onceflow.settings import SettingSources, load_settings
+from onceflow.verifying import answer_of
+from onceflow_reconciler.verify.proving import Answer
+from onceflow_simulator import Simulator
+from onceflow_simulator.triggers import trigger
+from tests.processor.processor_process import Road, wait_until
+from tests.processor.relaying import all_published, relay
+
+COMMAND_SECONDS_MAX = 120
+
+
+class ProvingRoad:
+    """A road whose account the simulator plays."""
+
+    def __init__(self, road: Road, simulator: Simulator) -> None:
+        self.road = road
+        self.simulator = simulator
+        self.environment = {
+            **road._environment,
+            "ONCEFLOW_STRIPE_API_BASE": simulator.url,
+            "STRIPE_API_KEY": simulator.api_key,
+            "ONCEFLOW_RECONCILER_GRACE_SECONDS": "1",
+        }
+        road._environment = self.environment
+
+    def make_events(self, words: Sequence[str]) -> None:
+        for word in words:
+            trigger(self.simulator.url, word, api_key=self.simulator.api_key)
+        # Old enough to be judged.
+        self.simulator.advance(10)
+
+    def bring(self) -> int:
+        """Bring what Stripe lists to the topic; return how many events it lists."""
+        done = self.run("reconcile", "--once", "--json")
+        assert done.returncode == 0, done.stderr
+        [told] = json.loads(done.stdout)["accounts"].values()
+        return int(told["listed"])
+
+    def settle(self, events: int) -> None:
+        """Have everything processed and published."""
+        with self.road.processor():
+            self.road.wait_for_events(events)
+        with relay(self.road):
+            wait_until(lambda: all_published(self.road), "all outcomes are published")
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "onceflow", *arguments],
+            env={**self.environment, **environment},
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS_MAX,
+            check=False,
+        )
+
+    def verify(self, *arguments: str) -> dict[str, Any]:
+        """Return what ``verify --json`` says; its status fits to it."""
+        done = self.run("verify", "--json", *arguments)
+        assert done.returncode in (0, 1), done.stdout + done.stderr
+        told: dict[str, Any] = json.loads(done.stdout)
+        assert (done.returncode == 0) == (told["unexplained"] == 0), told
+        return told
+
+    def answer(self, *, with_stripe: bool = True, former: Mapping[str, Any] | None = None) -> Answer:
+        """Ask in this process, which is quicker."""
+        settings = load_settings(SettingSources(), environment=self.environment).settings
+        return answer_of(settings, since=None, until=None, account=None, former=former, with_stripe=with_stripe)
+
+    def kinds(self, *, with_stripe: bool = True) -> list[str]:
+        """Return the kinds of what is unexplained."""
+        return [kind for kind, _, _ in self.answer(with_stripe=with_stripe).unexplained]
+
+    @contextmanager
+    def altered(self, *statements: str) -> Iterator[None]:
+        """Alter the ledger for as long as the block runs: the tables are put back afterwards."""
+        tables = ("inbox", "outcome", "quarantine", "lane", "progress")
+        with psycopg.connect(self.road.database_url, autocommit=True) as connection:
+            for table in tables:
+                connection.execute(f"CREATE TABLE public.kept_{table} AS TABLE onceflow.{table}")
+            for statement in statements:
+                assert connection.execute(statement.encode()).rowcount > 0, statement
+        try:
+            yield
+        finally:
+            with psycopg.connect(self.road.database_url, autocommit=True) as connection:
+                connection.execute(
+                    "DELETE FROM onceflow.outcome; DELETE FROM onceflow.inbox; DELETE FROM onceflow.quarantine; DELETE FROM onceflow.progress"
+                )
+                for table in ("inbox", "outcome", "quarantine", "progress"):
+                    connection.execute(f"INSERT INTO onceflow.{table} SELECT * FROM public.kept_{table}")
+                connection.execute(
+                    "UPDATE onceflow.lane SET head_seq = k.head_seq, published_seq = k.published_seq"
+                    " FROM public.kept_lane AS k WHERE k.lane = lane.lane"
+                )
+                for table in tables:
+                    connection.execute(f"DROP TABLE public.kept_{table}")
+
+    def first_record(self, topic: str) -> Any:
+        """Return some record of a topic."""
+        reader = Consumer(
+            {"bootstrap.servers": self.road.bootstrap, "group.id": "test", "auto.offset.reset": "earliest"}
+        )
+        try:
+            reader.assign([TopicPartition(topic, number, 0) for number in range(3)])
+            found = reader.consume(1, timeout=20)
+            assert found, "a record is read"
+            return found[0]
+        finally:
+            reader.close()
+
+    def append(self, topic: str, record: Any, **changes: Any) -> None:
+        """Write a record again by hand, with changes."""
+        producer = Producer({"bootstrap.servers": self.road.bootstrap})
+        given = {
+            "key": record.key(), "value": record.value(), "headers": record.headers(), "partition": record.partition(),
+        } | changes  # fmt: skip
+        producer.produce(topic, **given)
+        assert producer.flush(20) == 0
