@@ -275,7 +275,12 @@ PARTITION_FAILURES = _kinds(
     (
         "behind",
         "The outcome topic is ahead of the database.",
-        "The database was put back: restore it to its latest point in time; until then the lane stays closed.",
+        "The database was put back: the relay imports the topic's outcomes by itself; until then the lane stays closed.",
+    ),
+    (
+        "not_importable",
+        "The outcome topic is ahead of the database, and what it holds cannot be imported.",
+        "The detail names the record: find out who wrote it, or restore the database to its latest point in time.",
     ),
     (
         "diverged",
