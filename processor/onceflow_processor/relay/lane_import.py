@@ -19,7 +19,6 @@ from onceflow_processor.relay.cursor import Disagrees
 from onceflow_processor.relay.importing import Imported, Lane, TopicRecord, next_row, not_importable
 from onceflow_processor.relay.lane_store import ImportPage, LaneStore
 from onceflow_processor.relay.topic_tail import TopicTail
-from onceflow_producer.failpoint import hit
 
 PAGE_ROWS_MAX: Final = 1_000
 PAGE_BYTES_MAX: Final = 8_000_000
@@ -66,26 +65,24 @@ class LaneImport:
         lane, head = behind.lane, behind.head
         if behind.state != "recovering":
             _log.warning("lane_import_begins", lane=lane, head=head, topic_head=behind.topic_head)
-        hit("relay.import_before")
         known = self._store.ids([(lane, head)])[lane]
         extent = tail.extents([lane])[lane]
         place = Lane(lane, self._deployment, head, known.get(head))
         imported = 0
         give_up_at = time.monotonic() + SLICE_SECONDS_MAX
         with closing(tail.whole_records_around(lane, head, extent=extent)) as records:
-            while time.monotonic() < give_up_at:
+            while True:
                 page = _page(records, place)
                 if page.rows:
                     given = ImportPage(lane, place.head, behind.topic_head, page.rows)
                     wrong = self._store.import_page(self._token, given, who=self._owner)
                     if wrong is not None:
                         return wrong
-                    hit("relay.import_after_page")
                     imported += len(page.rows)
                     place = replace(place, head=page.rows[-1].seq, head_id=page.rows[-1].ce_id)
                 if page.fault is not None:
                     return page.fault
-                if not page.rows:
+                if not page.rows or time.monotonic() > give_up_at:
                     break
                 self._keep_lease()
         if imported == 0:

@@ -49,6 +49,7 @@ LOOK_SECONDS_MAX: Final = 60.0
 WALK_RECORDS_MAX: Final = 200_000
 """Records that are walked through in search of the lane's last outcome behind what others wrote."""
 _SQL = queries("operating")
+_RELAY = queries("relay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +266,8 @@ def _write(
         "lane": row.lane,
         "published": decision.published,
         "topic_id": decision.topic_id,
+        "state": decision.state,
+        "detail": "" if decision.state == "ok" else decision.consequence,
         "from_state": row.state,
         "from_published": row.published,
         "from_topic_id": row.topic_id,
@@ -272,7 +275,7 @@ def _write(
     after = {
         "published": decision.published,
         "topic_id": decision.topic_id,
-        "state": "ok",
+        "state": decision.state,
         "cursor": _shown(decision.cursor),
         "accepted": decision.accept,
         "consequence": decision.consequence,
@@ -288,6 +291,9 @@ def _write(
     limits = {"lock_timeout": f"{LOCK_TIMEOUT_MS}ms", "statement_timeout": f"{STATEMENT_TIMEOUT_MS}ms"}
     with database_failures(), connection.transaction():
         connection.execute(_SQL["limits"], limits)
+        if decision.state == "behind":
+            # Before the lane, as everybody locks; a lane that lost its tail was not known to be put back.
+            connection.execute(_RELAY["restore_noticed"])
         if connection.execute(_SQL["resume_lane"], given).rowcount != 1:
             raise Refused(
                 "resume_refused", "the lane changed meanwhile; nothing was written", "Look again, then decide."
