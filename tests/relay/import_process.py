@@ -36,8 +36,8 @@ def die_at(step: str, page_number: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return set_state(store, *args, **named)
 
-    LaneStore.import_page = counted  # type: ignore[method-assign]
-    LaneStore.set_state = opened  # type: ignore[method-assign]
+    LaneStore.import_page = counted  # type: ignore[method-assign,assignment]
+    LaneStore.set_state = opened  # type: ignore[method-assign,assignment]
 
 
 def main() -> int:

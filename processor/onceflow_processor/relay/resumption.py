@@ -144,7 +144,9 @@ def decide(found: Situation) -> Decision:
             if found.state == "stopped:not_importable":
                 return NotResumable("what the topic has beyond the database cannot be imported", _RESTORE)
             return NotResumable(detail, _IMPORTS)
-        case Disagrees("tail_lost", _) if found.last is not None and found.last == found.latest and found.latest.seq > found.head:
+        case Disagrees("tail_lost", _) if (
+            found.last is not None and found.last == found.latest and found.latest.seq > found.head
+        ):
             return _both_lost(found, found.latest)
         case Disagrees(code, detail):
             base = _base(found, code)
