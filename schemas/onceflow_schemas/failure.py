@@ -277,11 +277,7 @@ PARTITION_FAILURES = _kinds(
         "The outcome topic is ahead of the database.",
         "The database was put back: the relay imports the topic's outcomes by itself; until then the lane stays closed.",
     ),
-    (
-        "not_importable",
-        "The outcome topic is ahead of the database, and what it holds cannot be imported.",
-        "The detail names the record: find out who wrote it, or restore the database to its latest point in time.",
-    ),
+    ("not_importable", "What the outcome topic is ahead with cannot be imported.", "Find out who wrote what is named."),
     (
         "diverged",
         "The outcome topic holds other records than the database.",

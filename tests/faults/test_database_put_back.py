@@ -17,6 +17,7 @@ import pytest
 from onceflow.embedded.services import EmbeddedServices
 from onceflow.migrations import migrate
 from tests.chaos.snapshots import copy_owned
+from tests.processor.commands import onceflow
 from tests.processor.processor_process import LANES, Road, wait_until
 from tests.processor.relaying import all_published, lane_states, outbox, published, relay
 
@@ -50,6 +51,30 @@ class World:
         copy.rename(self.cluster)
         self.services.postgres.start()
         self.services.postgres.wait_ready()
+
+    def copy_outcomes(self) -> Path:
+        self.services.kafka.stop()
+        copy = self.folder / "outcomes-copy"
+        for log in self.outcome_logs:
+            shutil.copytree(log, copy / log.name)
+        self.services.kafka.start()
+        self.services.kafka.wait_ready()
+        return copy
+
+    def put_outcomes_back(self, copy: Path) -> None:
+        """The records behind the copy are gone, and the relay's cursors still name them."""
+        self.services.kafka.stop()
+        for log in self.outcome_logs:
+            shutil.rmtree(log)
+            shutil.copytree(copy / log.name, log)
+        self.services.kafka.start()
+        self.services.kafka.wait_ready()
+
+    @property
+    def outcome_logs(self) -> list[Path]:
+        found = [path for path in self.services.folder.kafka.rglob(f"{self.road.outcomes}-*") if path.is_dir()]
+        assert len(found) == LANES
+        return found
 
     def work(self, count: int) -> None:
         """Run processor and relay until so many events are processed and published."""
@@ -110,3 +135,34 @@ def test_a_folder_put_back_loses_and_doubles_nothing(world: World) -> None:
     assert set(had) <= set(published(world.road)), "what consumers had is as it was"
     [deployment] = world.road.rows("SELECT restores FROM onceflow.deployment")
     assert deployment["restores"] == 1
+
+
+@pytest.mark.soak
+def test_a_folder_put_back_and_the_topics_last_records_gone(world: World) -> None:
+    """A person accepts that what consumers had of the lost records may come under other sequences; nothing else is asked."""
+    world.road.publish(events("a", BEFORE))
+    world.work(BEFORE)
+    copy = world.copy()
+    world.road.publish(events("b", 300))
+    world.work(BEFORE + 300)
+    outcomes = world.copy_outcomes()
+    kept = published(world.road)
+    world.road.publish(events("c", 1_000))
+    count = BEFORE + 300 + 1_000
+    world.work(count)
+    had = published(world.road)
+    world.put_outcomes_back(outcomes)
+    world.put_back(copy)
+    assert (len(published(world.road)), len(outbox(world.road))) == (BEFORE + 300, BEFORE)
+    with relay(world.road), world.road.processor():
+        wait_until(lambda: lane_states(world.road) == ["stopped:tail_lost"] * LANES, "the lost tail is seen")
+    assert len(outbox(world.road)) == BEFORE
+    for lane in range(LANES):
+        decision = ("--accept", "tail_lost", "--reason", "the disk was lost", "--execute")
+        onceflow(world.road, "lanes", "resume", str(lane), *decision)
+    assert lane_states(world.road) == ["behind"] * LANES
+    world.work(count)
+    check(world, count)
+    have = published(world.road)
+    assert set(kept) <= set(have)
+    assert {one[1][1] for one in have} == {one[1][1] for one in had}
