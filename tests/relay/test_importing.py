@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import uuid
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,7 @@ def test_a_withheld_one_keeps_its_code() -> None:
         {"onceflow_sequence": b"4", "ce_id": str(OTHER).encode()},
     ],
 )
-def test_what_is_known_is_passed_over(changed: dict[str, bytes]) -> None:
+def test_what_is_known_is_passed_over(changed: dict[str, Any]) -> None:
     assert decided(**changed) is None
 
 
@@ -117,5 +118,5 @@ def test_the_record_at_the_head_must_be_its_row() -> None:
         pytest.param({"value": b"[1]"}, id="no object"),
     ],
 )
-def test_what_is_not_plainly_ours_ends_the_import(changed: dict[str, bytes | None]) -> None:
+def test_what_is_not_plainly_ours_ends_the_import(changed: dict[str, Any]) -> None:
     assert refused(decided(**changed))
