@@ -8,14 +8,16 @@
 BEGIN;
 
 GRANT USAGE ON SCHEMA onceflow
-TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader, onceflow_replayer;
+TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader, onceflow_replayer,
+   onceflow_reconciler;
 REVOKE ALL ON ALL TABLES IN SCHEMA onceflow
-FROM onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader, onceflow_replayer;
+FROM onceflow_processor, onceflow_relay, onceflow_worker, onceflow_application, onceflow_operator, onceflow_reader, onceflow_replayer,
+     onceflow_reconciler;
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA onceflow FROM PUBLIC;
 
 -- Every service compares the schema with its release before it does anything.
 GRANT SELECT ON onceflow.schema_migrations, onceflow.migration_checksum
-TO onceflow_processor, onceflow_relay, onceflow_worker;
+TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_reconciler;
 GRANT EXECUTE ON FUNCTION onceflow.ensure TO onceflow_processor, onceflow_relay, onceflow_worker, onceflow_operator;
 
 -- Whoever asks for an operation writes what was asked for, and no state.
@@ -87,6 +89,14 @@ GRANT SELECT, UPDATE ON onceflow.object_read TO onceflow_worker;
 GRANT SELECT, INSERT, DELETE ON onceflow.object_read_part TO onceflow_worker;
 GRANT SELECT ON onceflow.parked TO onceflow_worker;
 GRANT SELECT, UPDATE (reason, due_at) ON onceflow.parked_key TO onceflow_worker;
+
+-- Reconciler: reads the ledger and writes what it finds; whatever it heals walks the road of live traffic.
+GRANT SELECT, INSERT, UPDATE ON onceflow.deployment TO onceflow_reconciler;
+GRANT SELECT ON onceflow.inbox, onceflow.quarantine, onceflow.progress, onceflow.parked, onceflow.parked_key, onceflow.operation,
+                onceflow.lane, onceflow.outcome
+TO onceflow_reconciler;
+GRANT SELECT, INSERT, UPDATE ON onceflow.lease, onceflow.finding, onceflow.reconcile_cursor TO onceflow_reconciler;
+GRANT SELECT, INSERT ON onceflow.remedy TO onceflow_reconciler;
 
 -- Application: what onceflow.attach needs, inside the application's own transaction.  It sees no event and no lane.
 GRANT SELECT ON onceflow.deployment TO onceflow_application;

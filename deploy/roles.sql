@@ -13,6 +13,7 @@
 --   onceflow_application your own application with `onceflow.attach`: asks for operations, claims facts, stages outcomes
 --   onceflow_operator    `onceflow progress`, `lanes`, `outcomes`, `operations`, `parked`, `quarantine`, `topics plan`: decisions
 --   onceflow_replayer    `onceflow replay --execute`: a member of onceflow_processor, in whose place your handlers run
+--   onceflow_reconciler  `onceflow reconcile`: reads the ledger, writes findings, never changes what was done
 --   onceflow_reader      reads, for whoever looks on
 --
 -- The bridge has no role: it never speaks to PostgreSQL.
@@ -26,7 +27,8 @@ DECLARE
     role_name text;
 BEGIN
     FOREACH role_name IN ARRAY ARRAY['onceflow_migrator', 'onceflow_processor', 'onceflow_relay', 'onceflow_worker',
-                                     'onceflow_application', 'onceflow_operator', 'onceflow_reader', 'onceflow_replayer']
+                                     'onceflow_application', 'onceflow_operator', 'onceflow_reader', 'onceflow_replayer',
+                                     'onceflow_reconciler']
     LOOP
         IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
             EXECUTE format('CREATE ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS', role_name);

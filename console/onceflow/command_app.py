@@ -13,6 +13,7 @@ from onceflow.commands import (
     demo,
     doctor,
     failures,
+    findings,
     lanes,
     migrate,
     operate,
@@ -53,6 +54,7 @@ app.add_typer(outcomes.app, name="outcomes")
 app.add_typer(operations.app, name="operations")
 app.add_typer(failures.parked, name="parked")
 app.add_typer(failures.quarantine, name="quarantine")
+app.add_typer(findings.app, name="findings")
 app.add_typer(simulate.app, name="simulate")
 app.add_typer(config.app, name="config")
 

@@ -183,9 +183,19 @@ class InputField:
     meaning: str
 
 
+_TOPIC_NAME = _matching(_TOPIC, "1 to 249 letters, digits, dots, dashes and underscores")
+
+
+def _topic(value: Any) -> str:
+    name = _TOPIC_NAME(value)
+    if name in (".", "..") or name.startswith("__"):
+        raise ValueError(f"is {name}: no topic may be called so, or it is Kafka's own")
+    return name
+
+
 FIELDS: Mapping[str, InputField] = {
     "topic": InputField(
-        _matching(_TOPIC, "1 to 249 letters, digits, dots, dashes and underscores"),
+        _topic,
         "stripe.events.v1",
         "required",
         "The topic; each may stand in one table only.",

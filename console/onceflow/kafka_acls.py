@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from onceflow.kafka_names import processor_group, relay_group, replay_group, transactional_id
+from onceflow.kafka_names import processor_group, reconciler_group, relay_group, replay_group, transactional_id
 from onceflow.settings_model import Settings
 
-Role = Literal["bridge", "processor", "relay", "worker", "operator"]
+Role = Literal["bridge", "processor", "relay", "worker", "reconciler", "operator"]
 ResourceType = Literal["topic", "group", "transactional_id"]
 Operation = Literal["READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"]
 
-ROLES: tuple[Role, ...] = ("bridge", "processor", "relay", "worker", "operator")
+ROLES: tuple[Role, ...] = ("bridge", "processor", "relay", "worker", "reconciler", "operator")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +66,7 @@ def acl_rules(settings: Settings, *, principals: Mapping[Role, str]) -> tuple[Ac
         "processor": _processor(settings),
         "relay": _relay(settings),
         "worker": _outcome_lanes(settings),
+        "reconciler": _reconciler(settings),
         "operator": _operator(settings),
     }
     return tuple(
@@ -140,6 +141,13 @@ def _relay(settings: Settings) -> Iterator[_Need]:
         yield _Need(
             "topic", events, ("DESCRIBE_CONFIGS",), "asks how long records are kept, before it deletes old markers"
         )
+
+
+def _reconciler(settings: Settings) -> Iterator[_Need]:
+    own = settings.topics.events[0]
+    why = "brings events that were missed; looks for them among the records that wait; asks for the topic's size limit"
+    yield _Need("topic", own, ("READ", "WRITE", "DESCRIBE_CONFIGS"), why)
+    yield _Need("group", reconciler_group(_deployment(settings)), ("DESCRIBE",), "looks at records")
 
 
 def _operator(settings: Settings) -> Iterator[_Need]:

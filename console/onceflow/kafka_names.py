@@ -17,6 +17,11 @@ def replay_group(deployment: str) -> str:
     return f"onceflow.{deployment}.replay"
 
 
+def reconciler_group(deployment: str) -> str:
+    """Return the name under which the reconciler looks at topics; nobody joins it and nothing is kept under it."""
+    return f"onceflow.{deployment}.reconciler"
+
+
 def relay_group(deployment: str) -> str:
     """Return the group under which the relay keeps its cursor."""
     return f"onceflow.{deployment}.relay"

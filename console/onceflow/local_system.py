@@ -96,8 +96,10 @@ class LocalSystem:
     def webhook_secrets(self) -> str:
         """The folder's own secret first, then those of the user (of ``stripe listen``, for instance)."""
         given = self.loaded.given.get("stripe.webhook_secret")
-        own = f"local={self.identity.webhook_secret}"
-        return own if given is None else f"{own},{given.value}"
+        own = self.identity.webhook_secret
+        # A shell that was told this folder's own secret, to work with it by hand, gives it once more.
+        others = [] if given is None else [one for one in str(given.value).split(",") if not one.strip().endswith(own)]
+        return ",".join([f"local={own}", *others])
 
     def part(self, name: str) -> ProcessPart:
         """Return one of our services, or the simulator, as a part that can be started."""

@@ -7,6 +7,8 @@ something; without Kafka the rows are shown all the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -21,6 +23,8 @@ from onceflow_schemas.failure import Failure
 from onceflow_schemas.sql import queries
 
 LOOK_SECONDS_MAX = 10.0
+MARKS_MAX = 1_000
+"""So many offsets at a log's end are looked at for a record: transactions leave marks there, which nobody reads."""
 
 _Shapes = dict[str, tuple[str, int]]
 """Topic -> its id and its number of partitions."""
@@ -40,17 +44,20 @@ def read_positions(
     with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
         stored = cursor.execute(queries("operating")["positions"]).fetchall()
     try:
-        cluster, shapes, bounds = _ask_kafka(kafka, group=group, topics=topics)
+        cluster, shapes, bounds, read_out = _ask_kafka(kafka, group=group, topics=topics, stored=stored)
     except Failure as failure:
         return [report(_row(one), None, current_id=None) for one in stored], failure
-    rows = list(_reported(stored, cluster=cluster, shapes=shapes, bounds=bounds))
+    rows = [
+        replace(one, read_out=one.state != "former" and Partition(one.row.topic, one.row.partition) in read_out)
+        for one in _reported(stored, cluster=cluster, shapes=shapes, bounds=bounds)
+    ]
     rows.sort(key=lambda one: (one.row.topic, one.row.partition, one.state == "former"))
     return rows, None
 
 
 def _ask_kafka(
-    kafka: Mapping[str, object], *, group: str, topics: Sequence[str]
-) -> tuple[str, _Shapes, dict[Partition, LogBounds]]:
+    kafka: Mapping[str, object], *, group: str, topics: Sequence[str], stored: Sequence[Mapping[str, Any]]
+) -> tuple[str, _Shapes, dict[Partition, LogBounds], set[Partition]]:
     admin = admin_client(kafka)
     cluster = cluster_id(admin)
     shapes = {name: (one.topic_id, one.partitions) for name, one in describe_topics(admin, topics).items()}
@@ -60,7 +67,22 @@ def _ask_kafka(
             for number in range(partitions):
                 partition = Partition(topic, number)
                 bounds[partition] = reader.bounds(partition)
-    return cluster, shapes, bounds
+        ids = {topic: topic_id for topic, (topic_id, _) in shapes.items()}
+        own = [one for one in stored if (one["cluster_id"], one["topic_id"]) == (cluster, ids.get(one["topic"]))]
+        read_out = {
+            partition
+            for one in own
+            if (partition := Partition(one["topic"], one["partition"])) in bounds
+            and _is_read_out(reader, partition, one["next_offset"], bounds[partition])
+        }
+    return cluster, shapes, bounds, read_out
+
+
+def _is_read_out(reader: LogReader, partition: Partition, next_offset: int, bounds: LogBounds) -> bool:
+    if not 0 < bounds.high - next_offset <= MARKS_MAX or next_offset < bounds.low:
+        return False
+    with closing(reader.records(partition, next_offset, end=bounds.high)) as records:
+        return next(records, None) is None
 
 
 def _reported(

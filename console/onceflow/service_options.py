@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from onceflow.kafka_names import processor_group, relay_group, transactional_id
+from onceflow.kafka_names import processor_group, reconciler_group, relay_group, transactional_id
 from onceflow.settings_model import Settings
 from onceflow_schemas.failure import Misconfigured
 from onceflow_schemas.failure_course import RetryRules
@@ -217,11 +217,11 @@ def reconciler_options(settings: Settings, *, announce: Announce | None = None) 
     Raises:
         Misconfigured: ``settings_invalid``: an account has no API key.
     """
-    from onceflow_reconciler.event_slices import SliceRules  # noqa: PLC0415
     from onceflow_reconciler.service import ReconcilerOptions  # noqa: PLC0415
+    from onceflow_reconciler.slices import SliceRules  # noqa: PLC0415
 
     assert settings.deployment.id is not None
-    given = settings.reconciler
+    given, times = settings.reconciler, _call_times(settings)
     default_rate = LIVE_RECONCILER_PER_SECOND if settings.stripe.mode == "live" else TEST_RECONCILER_PER_SECOND
     return ReconcilerOptions(
         kafka=settings.kafka.for_producer(),
@@ -230,7 +230,7 @@ def reconciler_options(settings: Settings, *, announce: Announce | None = None) 
         accounts=_accounts(settings),
         mode=settings.stripe.mode,
         topic=settings.topics.events[0],
-        group=processor_group(settings.deployment.id),
+        group=reconciler_group(settings.deployment.id),
         accesses=accesses(settings),
         api_base=settings.stripe.api_base,
         api_version=settings.stripe.api_version,
@@ -247,7 +247,8 @@ def reconciler_options(settings: Settings, *, announce: Announce | None = None) 
         announce=announce,
         parent_pid=settings.runtime.parent_pid,
         prepared=settings.database.prepared,
-        **_call_times(settings),
+        connect_seconds=times["connect_seconds"],
+        total_seconds=times["total_seconds"],
     )
 
 

@@ -177,7 +177,9 @@ def _refusal(event: EventRecord, *, rules: Rules, now: datetime) -> Fault | None
     if event.identity.mode != rules.mode:
         return Fault("other_mode", f"a {event.identity.mode} event at a {rules.mode} deployment")
     if event.received_at < now - rules.horizon:
-        return Fault("too_old", f"received at {event.received_at.isoformat()}, before the horizon")
+        # Of foreign topics the event's own time is all that there is.
+        told = "received" if event.trust == "attested" else "created"
+        return Fault("too_old", f"{told} at {event.received_at.isoformat()}, before the horizon")
     if rules.known_from is not None and event.received_at < rules.known_from:
         return Fault("too_old", f"received at {event.received_at.isoformat()}, from when markers are deleted already")
     return None

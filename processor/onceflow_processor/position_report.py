@@ -41,7 +41,10 @@ class PositionRow:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """A row with what the log and the codes say about it; ``bounds`` None when Kafka was not asked or has no such topic."""
+    """A row with what the log and the codes say about it; ``bounds`` None when Kafka was not asked or has no such topic.
+
+    ``read_out``: behind the position the log holds no record, only the marks that transactions leave.
+    """
 
     row: PositionRow
     bounds: LogBounds | None
@@ -49,13 +52,14 @@ class Reported:
     code: str = ""
     meaning: str = ""
     next_step: str = ""
+    read_out: bool = False
 
     @property
     def lag(self) -> int | None:
         """How many offsets are still to be read."""
         if self.bounds is None or self.row.next_offset is None:
             return None
-        return max(0, self.bounds.high - self.row.next_offset)
+        return 0 if self.read_out else max(0, self.bounds.high - self.row.next_offset)
 
 
 def report(row: PositionRow, bounds: LogBounds | None, *, current_id: str | None, has_former: bool = False) -> Reported:

@@ -30,7 +30,7 @@ from onceflow_schemas.envelope import Envelope
 from onceflow_schemas.event_record import EventRecord
 from onceflow_schemas.failure_course import Course
 from onceflow_schemas.identity import Identity
-from onceflow_schemas.object_order import Order
+from onceflow_schemas.object_order import Order, is_deletion
 from onceflow_schemas.object_reads import ReadKind, ReadNeed
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def settle_place(placed: Placed | None, event: Event, *, handlers: Sequence[Hand
 
     A deletion tells the end by itself, so it needs no object.
     """
-    if placed is None or placed.offered.tombstone or placed.order in NOT_NEWER:
+    if placed is None or is_deletion(placed.offered) or placed.order in NOT_NEWER:
         return placed
     if is_gone(event):
         return replace(placed, order=Order.OLDER)
@@ -131,7 +131,7 @@ def fault_before(event: Event, placed: Placed | None, *, handlers: Sequence[Hand
         handlers: of its type.
         found: what was read for it.
     """
-    if placed is not None and placed.order is Order.TIE and not placed.offered.tombstone and _writes_state(handlers):
+    if placed is not None and placed.order is Order.TIE and not is_deletion(placed.offered) and _writes_state(handlers):
         fault = _wanting(need_of_tie(event), found)
         if fault is not None:
             return fault

@@ -16,12 +16,13 @@ import structlog
 from psycopg import Connection
 
 from onceflow_producer.failpoint import hit
-from onceflow_reconciler.event_page import ListedEvent
-from onceflow_reconciler.event_slices import Slice, SliceRules, ahead
+from onceflow_reconciler.cursors import Cursor
 from onceflow_reconciler.finding_store import Finding, record, remedied
 from onceflow_reconciler.known_events import Backlog, BacklogTooLong, unknown_ids
+from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.republish import Republisher
-from onceflow_reconciler.stripe_lists import Believed, NotReadable, StripeLists, TooManyPages
+from onceflow_reconciler.slices import Slice, SliceRules, ahead
+from onceflow_reconciler.stripe_lists import EVENTS, Believed, NotReadable, StripeLists, TooManyPages
 from onceflow_schemas.sql import queries
 from onceflow_schemas.times import format_time
 
@@ -91,7 +92,7 @@ class EventCycle:
             self._tell_not_readable(account, error)
             told.waits = "not_readable"
             return told
-        lies_ahead = ahead(self._cursor(account, now), now=now, rules=self._rules)
+        lies_ahead = ahead(self._cursor(account).read(first=now - self._first_seconds), now=now, rules=self._rules)
         if lies_ahead.out_of_reach is not None:
             self._tell_out_of_reach(account, lies_ahead.out_of_reach)
         work = deque(lies_ahead.slices)
@@ -127,34 +128,34 @@ class EventCycle:
         return None
 
     def _hand_over(self, account: str, part: Slice, told: Told) -> None:
-        for page in self._lists.events(account, part):
-            told.listed += len(page.events)
-            missed = self._missed(account, page.events)
+        for page in self._lists.pages(account, EVENTS, part):
+            told.listed += len(page.items)
+            missed = self._missed(account, page.items)
             told.missed += len(missed)
             if missed:
                 self._bring(account, missed, told)
 
-    def _missed(self, account: str, events: tuple[ListedEvent, ...]) -> list[ListedEvent]:
+    def _missed(self, account: str, events: tuple[Listed, ...]) -> list[Listed]:
         """Return the events that are neither known nor on their way."""
-        unknown = self._unknown(account, [event.event_id for event in events])
+        unknown = self._unknown(account, [event.id for event in events])
         if not unknown:
             return []
         waiting = self._backlog.among(set(unknown))
         # Asked again: what the processor has done while the topic was looked through is known by now.
         left = set(self._unknown(account, [one for one in unknown if one not in waiting]))
-        return [event for event in events if event.event_id in left]
+        return [event for event in events if event.id in left]
 
     def _unknown(self, account: str, event_ids: list[str]) -> list[str]:
         return unknown_ids(self._connection, account=account, mode=self._mode, event_ids=event_ids)
 
-    def _bring(self, account: str, missed: list[ListedEvent], told: Told) -> None:
+    def _bring(self, account: str, missed: list[Listed], told: Told) -> None:
         found = [
             Finding(
                 "missed_event",
-                f"event {account}/{self._mode}/{event.event_id}",
+                f"event {account}/{self._mode}/{event.id}",
                 account,
                 self._mode,
-                {"event_id": event.event_id, "type": str(event.body.get("type", "")), "created": event.created},
+                {"event_id": event.id, "type": str(event.body.get("type", "")), "created": event.created},
             )
             for event in missed
         ]
@@ -168,19 +169,13 @@ class EventCycle:
         told.brought += len(missed)
         log.info("missed_events_brought", account=account, events=len(missed))
 
-    def _cursor(self, account: str, now: int) -> int:
-        given = {"account": account, "mode": self._mode, "source": SOURCE}
-        self._connection.execute(_SQL["begin_cursor"], {**given, "done_until": now - self._first_seconds})
-        row = self._connection.execute(_SQL["cursor"], given).fetchone()
-        assert row is not None, "it was made"
-        return int(row[0])
+    def _cursor(self, account: str) -> Cursor:
+        return Cursor(self._connection, account=account, mode=self._mode, source=SOURCE)
 
     def _move_cursor(self, account: str, until: int) -> None:
-        if self._republisher is None:
-            return
-        self._check()
-        given = {"account": account, "mode": self._mode, "source": SOURCE, "done_until": until}
-        self._connection.execute(_SQL["move_cursor"], given)
+        if self._republisher is not None:
+            self._check()
+            self._cursor(account).move(until)
 
     def _tell_not_readable(self, account: str, error: NotReadable) -> None:
         facts = {"status": error.status, "detail": error.detail, "permission": error.permission}

@@ -6,12 +6,13 @@ through in time leaves the question open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from typing import Any, Final
 
 from psycopg import Connection
 
+from onceflow_processor.kafka_client import TopicFacts
 from onceflow_processor.log_reader import LogReader
 from onceflow_processor.records import Partition
 from onceflow_schemas.sql import queries
@@ -21,7 +22,6 @@ BACKLOG_RECORDS_MAX: Final = 2_000_000
 ID_HEADER: Final = "ce_id"
 
 _SQL = queries("reconcile")
-_PROGRESS = queries("progress")
 
 
 class BacklogTooLong(Exception):
@@ -40,12 +40,12 @@ class Backlog:
 
     Args:
         open_reader: makes a reader of the log.
-        topics: the bridge's topic and the inputs that have headers.
+        topics: the bridge's topic and the inputs that have headers, as Kafka describes them.
         connection: where the positions are kept.
     """
 
     def __init__(
-        self, open_reader: Callable[[], LogReader], *, topics: Sequence[str], connection: Connection[Any]
+        self, open_reader: Callable[[], LogReader], *, topics: Mapping[str, TopicFacts], connection: Connection[Any]
     ) -> None:
         self._open_reader = open_reader
         self._topics = topics
@@ -75,5 +75,10 @@ class Backlog:
         return found
 
     def _positions(self) -> list[tuple[Partition, int]]:
-        rows = self._connection.execute(_SQL["positions"], {"topics": list(self._topics)}).fetchall()
-        return [(Partition(topic, number), next_offset) for topic, number, next_offset in rows]
+        found = []
+        for topic, facts in self._topics.items():
+            rows = self._connection.execute(_SQL["positions"], {"topic_id": facts.topic_id}).fetchall()
+            done = dict(rows)
+            # What was never read waits from the log's start on.
+            found += [(Partition(topic, number), done.get(number, 0)) for number in range(facts.partitions)]
+        return found

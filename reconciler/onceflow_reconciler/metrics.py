@@ -5,7 +5,9 @@ Rule: the same words as in tables, commands and pages; an account is a label, an
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from onceflow_reconciler.event_cycle import Told
 
@@ -32,9 +34,17 @@ class ReconcilerMetrics:
             ["account"],
             registry=registry,
         )
+        self._waiting = Gauge(
+            "onceflow_reconciler_table_findings", "What the tables show now, by kind.", ["kind"], registry=registry
+        )
         self.trouble = Counter(
             "onceflow_reconciler_trouble_total", "What kept it from looking.", ["code"], registry=registry
         )
+
+    def show_tables(self, found: Mapping[str, int]) -> None:
+        """Show how many of each kind the tables show now."""
+        for kind, count in found.items():
+            self._waiting.labels(kind).set(count)
 
     def note(self, account: str, told: Told) -> None:
         """Count one look."""

@@ -18,7 +18,7 @@ from onceflow_producer.failpoint import hit
 from onceflow_producer.kafka_properties import producer_properties
 from onceflow_producer.producer_handle import ProducerHandle
 from onceflow_producer.signing_key import signing_key
-from onceflow_reconciler.event_page import ListedEvent
+from onceflow_reconciler.list_page import Listed
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.event_record import RECONCILER_ENDPOINT, build_event
@@ -62,7 +62,7 @@ class Republisher:
         self._deployment = deployment
         self._mode = mode
 
-    def publish(self, account: str, events: Sequence[ListedEvent]) -> None:
+    def publish(self, account: str, events: Sequence[Listed]) -> None:
         """Publish events and wait until the broker has all of them; again harms nothing.
 
         Raises:
@@ -100,7 +100,7 @@ class Republisher:
     def _produce(
         self,
         account: str,
-        event: ListedEvent,
+        event: Listed,
         *,
         received_at: datetime,
         key: AttestationKey,

@@ -26,10 +26,11 @@ from onceflow_processor.relay.lease import Lease
 from onceflow_processor.start_check import check_database
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_reconciler.event_cycle import EventCycle, Told
-from onceflow_reconciler.event_slices import SliceRules
 from onceflow_reconciler.known_events import Backlog
+from onceflow_reconciler.ledger_checks import Patience, look_at_tables
 from onceflow_reconciler.metrics import ReconcilerMetrics
 from onceflow_reconciler.republish import Republisher
+from onceflow_reconciler.slices import SliceRules
 from onceflow_reconciler.stripe_lists import StripeLists
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured
@@ -59,6 +60,7 @@ class ReconcilerOptions:
         requests_per_second: of each account, below live traffic's.
         connect_seconds, total_seconds: of one request.
         rules: how the event list is cut.
+        patience: how long something may wait before it is a finding.
         first_seconds: how far back the first look goes.
         cycle_seconds: from one look to the next.
         lease_ttl_seconds: how long a dead reconciler is waited for.
@@ -85,6 +87,7 @@ class ReconcilerOptions:
     connect_seconds: float
     total_seconds: float
     rules: SliceRules
+    patience: Patience = field(default_factory=Patience)
     first_seconds: int
     cycle_seconds: float
     lease_ttl_seconds: float = 30.0
@@ -160,6 +163,7 @@ class _Service:
             try:
                 with _Tools(self._options, connection, wait=self._lifetime.wait) as tools:
                     cycle = self._cycle(connection, tools, lease, dry_run=dry_run)
+                    look_at_tables(connection, self._options.patience)
                     return {account: cycle.look(account) for account in self._options.accounts}
             finally:
                 lease.release()
@@ -175,13 +179,14 @@ class _Service:
                 try:
                     with _Tools(self._options, connection, wait=self._lifetime.wait) as tools:
                         cycle = self._cycle(connection, tools, lease, dry_run=False)
-                        self._look_again_and_again(cycle, lease)
+                        self._look_again_and_again(connection, cycle, lease)
                 finally:
                     lease.release()
 
-    def _look_again_and_again(self, cycle: EventCycle, lease: Lease) -> None:
+    def _look_again_and_again(self, connection: Connection[Any], cycle: EventCycle, lease: Lease) -> None:
         while not self._lifetime.stopping:
             begun = time.monotonic()
+            self._metrics.show_tables(look_at_tables(connection, self._options.patience))
             self._look(cycle, self._options.accounts)
             lease.keep()
             rest = self._options.cycle_seconds * random.uniform(0.9, 1.1)  # noqa: S311 - jitter needs no secrecy
@@ -260,7 +265,7 @@ class _Tools:
         )
         self.backlog = Backlog(
             lambda: LogReader(options.kafka, group=options.group, deadline_seconds=BACKLOG_SECONDS_MAX),
-            topics=(options.topic,),
+            topics=topics,
             connection=connection,
         )
         self.republisher = Republisher(

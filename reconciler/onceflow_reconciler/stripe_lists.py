@@ -11,26 +11,38 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 import stripe
 
 from onceflow_processor.operations.senders.exchange import Exchange, NoAnswer, retry_after_seconds
 from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
-from onceflow_reconciler.event_page import Page, Unbelievable, read_page
-from onceflow_reconciler.event_slices import Slice
+from onceflow_reconciler.list_page import Page, Unbelievable, read_page
+from onceflow_reconciler.slices import Slice
 
-PAGE_EVENTS: Final = 100
+PAGE_ITEMS: Final = 100
 PAGES_MAX: Final = 1_000
 """Pages of one stretch; a longer one is cut."""
 TRIES_MAX: Final = 6
 RETRY_SECONDS_MAX: Final = 30.0
 RETRY_SECONDS: Final = 0.5
-EVENTS_PERMISSION: Final = "rak_event_read"
 
 _OK = 200
 _REFUSED = frozenset({401, 403})
+
+
+class StripeList(NamedTuple):
+    """A list: its path, the kind of its objects, and the permission that a restricted key needs for it."""
+
+    path: str
+    kind: str
+    permission: str
+
+
+EVENTS: Final = StripeList("/v1/events", "event", "rak_event_read")
+PAYMENT_INTENTS: Final = StripeList("/v1/payment_intents", "payment_intent", "rak_payment_intent_read")
+REFUNDS: Final = StripeList("/v1/refunds", "refund", "rak_charge_read")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,13 +121,13 @@ class StripeLists:
         """Ask what time it is at Stripe, in unix seconds; our own clock where it does not say.
 
         Raises:
-            NotReadable: see ``events``.
+            NotReadable: see ``pages``.
         """
-        got = self.get(account, "/v1/events", {"limit": 1}, permission=EVENTS_PERMISSION)
+        got = self.get(account, EVENTS.path, {"limit": 1}, permission=EVENTS.permission)
         return int(time.time() if got.stripe_at is None else got.stripe_at.timestamp())
 
-    def events(self, account: str, within: Slice) -> Iterator[Page]:
-        """Yield the pages of a stretch of the event list, newest first.
+    def pages(self, account: str, of: StripeList, within: Slice) -> Iterator[Page]:
+        """Yield the pages of a stretch of a list, newest first.
 
         Raises:
             NotReadable: the account's key is refused, or Stripe does not answer.
@@ -126,22 +138,22 @@ class StripeLists:
         after: dict[str, str] = {}
         for _ in range(PAGES_MAX):
             # Not only what was not delivered: an event whose delivery was acknowledged may have been lost by us.
-            asked = {"limit": PAGE_EVENTS, "created[gte]": within.since, "created[lt]": within.until, **after}
-            got = self.get(account, "/v1/events", asked, permission=EVENTS_PERMISSION)
-            page = read_page(got.body, within=within, seen=seen)
+            asked = {"limit": PAGE_ITEMS, "created[gte]": within.since, "created[lt]": within.until, **after}
+            got = self.get(account, of.path, asked, permission=of.permission)
+            page = read_page(got.body, kind=of.kind, within=within, seen=seen)
             if isinstance(page, Unbelievable):
                 raise Believed(page)
             yield page
             if not page.has_more:
                 return
-            after = {"starting_after": page.events[-1].event_id}
+            after = {"starting_after": page.items[-1].id}
         raise TooManyPages
 
     def get(self, account: str, path: str, asked: Mapping[str, object], *, permission: str) -> Got:
         """Ask until there is an answer, bounded.
 
         Raises:
-            NotReadable: see ``events``.
+            NotReadable: see ``pages``.
         """
         url = f"{self._base}{path}?{urlencode(asked)}"
         detail, status = "no answer", None

@@ -11,6 +11,7 @@ from onceflow_schemas.failure_kind import FailureKind
 from onceflow_schemas.failure_kind import kinds as _kinds
 from onceflow_schemas.failure_parking import PARKING_FAILURES
 from onceflow_schemas.operations.failures import ASKED_FAILURES, REVIEW_FAILURES
+from onceflow_schemas.reconciler_failures import RECONCILER_FAILURES
 from onceflow_schemas.replay_failures import REPLAY_FAILURES
 
 
@@ -384,6 +385,7 @@ FAILURES: dict[str, FailureKind] = (
     | PUBLISH_FAILURES
     | DECISION_FAILURES
     | REPLAY_FAILURES
+    | RECONCILER_FAILURES
     | FAILED_EVENT_FAILURES
     | ASKED_FAILURES
     | REVIEW_FAILURES

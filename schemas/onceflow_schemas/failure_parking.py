@@ -27,6 +27,6 @@ PARKING_FAILURES = kinds(
     (
         "handler_missing",
         "A handler that the event failed in is not registered in the processor that tried it again.",
-        "Start the processors with that handler; where it is gone for good, retry the event from quarantine, or skip it.",
+        "Start the processors with that handler; where it is gone for good, skip the event, then retry it from quarantine with --decided.",
     ),
 )

@@ -163,7 +163,8 @@ _NAMES_CHOSEN_BY_USERS = frozenset({"coupon", "plan", "product", "sku"})
 """Kinds whose ids the account may choose, and use again after a deletion: nothing of theirs is for ever."""
 
 _CREATED, _DELETED = ".created", ".deleted"
-_BIRTH, _LIFE, _DEATH = -1, 0, 1
+_BIRTH, _LIFE, _DEATH, _GONE = -1, 0, 1, 2
+"""``_DEATH``: in a final status; ``_GONE``: deleted, which a final status cannot follow."""
 
 
 def read_state(subject: Mapping[str, Any], *, created: datetime, event_id: str, event_type: str) -> ObjectState:
@@ -196,8 +197,11 @@ def compare(applied: ObjectState | None, offered: ObjectState) -> Order:
     if applied is None:
         return Order.NEWER
     if applied.digest == offered.digest:
-        # Two events that tell one state cannot lower each other; each type has its own meaning, so each is told once.
-        return Order.SAME if applied.type == offered.type else Order.NEWER
+        if applied.type == offered.type:
+            return Order.SAME
+        # Two events that tell one state cannot lower each other; each type has its own meaning, so each is told once.  Only
+        # behind a deletion there is nothing more to tell.
+        return Order.OLDER if _phase(offered) < _phase(applied) == _GONE else Order.NEWER
     before, after = (_phase(applied), applied.created), (_phase(offered), offered.created)
     if before != after:
         return Order.NEWER if before < after else Order.OLDER
@@ -223,6 +227,11 @@ def applied_after(applied: ObjectState | None, offered: ObjectState, *, order: O
     return applied if order is Order.OLDER else offered
 
 
+def is_deletion(state: ObjectState) -> bool:
+    """Tell whether an object ended by being deleted."""
+    return state.tombstone and state.type.endswith(_DELETED)
+
+
 def digest_of(value: Any) -> bytes:
     """Return SHA-256 of a JSON value in canonical form: keys sorted, no spaces."""
     try:
@@ -236,10 +245,10 @@ def digest_of(value: Any) -> bytes:
 def transition_of(state: ObjectState, *, previous_attributes: Mapping[str, Any], request_id: str | None) -> bytes:
     """Return what makes a transition that transition: equal for two events that Stripe made of one change.
 
-    Without a request and previous values only the content can tell two changes of one second apart.
+    Without a request only the content can tell two changes of one second apart: an object may go there and back.
     """
     names = [state.type, int(state.created.timestamp()), dict(previous_attributes), request_id]
-    if not previous_attributes and request_id is None:
+    if request_id is None:
         names.append(state.digest.hex())
     return digest_of(names)
 
@@ -257,7 +266,7 @@ def _compare_ranks(applied: Rank, offered: Rank) -> Order:
 
 def _phase(state: ObjectState) -> int:
     if state.tombstone:
-        return _DEATH
+        return _GONE if is_deletion(state) else _DEATH
     if state.type.endswith(_CREATED) and state.kind not in _NAMES_CHOSEN_BY_USERS:
         return _BIRTH
     return _LIFE

@@ -195,7 +195,9 @@ def test_config_show_masks_and_says_where_from(tmp_path: Path) -> None:
     done = run(
         "config", "show", "--json", folder=tmp_path, STRIPE_WEBHOOK_SECRET="whsec_CANARY", ONCEFLOW_BRIDGE_HOST="h"
     )
-    rows = {row["name"]: row for row in map(json.loads, done.stdout.splitlines())}
+    *shown, failure = map(json.loads, done.stdout.splitlines())
+    assert failure["error"]["code"] == "settings_invalid"
+    rows = {row["name"]: row for row in shown}
     assert rows["bridge.port"] == {"name": "bridge.port", "value": "1", "source": "file onceflow.toml", "secret": False}
     assert rows["bridge.host"]["source"] == "environment ONCEFLOW_BRIDGE_HOST"
     assert rows["stripe.webhook_secret"]["value"] == "***"

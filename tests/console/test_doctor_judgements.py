@@ -179,7 +179,7 @@ def test_topics() -> None:
     ("retention_ms", "policy", "ok", "text"),
     [
         (-1, "delete", True, "records are kept for ever"),
-        (35 * DAY_MS, "delete", True, "records are kept 35 days, markers reach back 35 days"),
+        (35 * DAY_MS, "delete", True, "records are kept 35 days, processor.horizon_days is 35"),
         (7 * DAY_MS, "delete", False, "records are kept 7 days"),
         (7 * DAY_MS, "compact,delete", False, "records are kept 7 days"),
         (7 * DAY_MS, "compact", True, "the topic is only compacted: the last record of each key is kept for ever"),

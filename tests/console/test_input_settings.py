@@ -74,6 +74,8 @@ def test_the_environment_may_name_a_file_and_children_get_the_same(tmp_path: Pat
     [
         ({}, "inputs[1].topic (flag --set): is not set; a good value is stripe.events.v1"),
         ({"topic": "a b"}, "inputs[1].topic (flag --set): is not 1 to 249 letters"),
+        ({"topic": ".."}, "inputs[1].topic (flag --set): is ..: no topic may be called so"),
+        ({"topic": "__consumer_offsets"}, "is __consumer_offsets: no topic may be called so, or it is Kafka's own"),
         ({"topic": 5}, "inputs[1].topic (flag --set): must be a text"),
         ({**OURS, "formt": "x"}, "inputs[1].formt (flag --set): is not a setting; did you mean format?"),
         ({**OURS, "zzz": "x"}, "is not a setting; known are topic, format"),

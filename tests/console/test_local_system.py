@@ -71,7 +71,7 @@ def test_settings_of_the_user_reach_the_parts_but_other_systems_do_not(tmp_path:
         {
             "DATABASE_URL": "host=production",
             "ONCEFLOW_KAFKA_SASL_PASSWORD": "CANARY",
-            "STRIPE_WEBHOOK_SECRET": "whsec_listen",
+            "STRIPE_WEBHOOK_SECRET": "mine=whsec_own,whsec_listen",
             "ONCEFLOW_STRIPE_ACCOUNT": "acct_mine",
             "ONCEFLOW_TOPICS_REPLICATION_FACTOR": "3",
             "ONCEFLOW_RELAY_POLL_SECONDS": "0.5",

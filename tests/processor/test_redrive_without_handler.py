@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 import psycopg
 import pytest
@@ -99,6 +100,27 @@ def test_a_retry_from_quarantine_does_not_run_without_the_handler_either(bench: 
     one.redrive(10)
     assert one.states() == {"evt_1": "parked"}
     assert ledger(one) == []
+
+
+@pytest.mark.parametrize("first", ["parked", "quarantine"])
+def test_what_a_person_skipped_and_retries_runs_with_what_is_registered(
+    bench: MakeBench, poison: Poison, first: Literal["parked", "quarantine"]
+) -> None:
+    """The way out for a handler that was renamed: also at once, where the event waits for it already."""
+    poison.raises["evt_1"] = Quarantine("look")
+    one = bench(poison.handlers)
+    one.run([of_key("evt_1", "in_1", 0)])
+    one.handlers = of_other_release("invoice.paid")
+    if first == "parked":
+        retry_from_quarantine(one)
+        one.redrive(10)
+        assert one.states() == {"evt_1": "parked"}
+    with psycopg.connect(one.url, autocommit=True) as person:
+        assert carry_out(person, order(first, "skip", ["evt_1"])).events == 1
+        assert carry_out(person, order("quarantine", "retry", ["evt_1"], again=True)).events == 1
+    one.redrive(10)
+    assert one.states() == {"evt_1": "processed"}
+    assert ledger(one) == ["evt_1"]
 
 
 @pytest.mark.parametrize(

@@ -68,28 +68,29 @@ def test_longer_than_needed_is_fine() -> None:
 
 def test_each_setting_that_is_too_short_is_named_with_a_good_value() -> None:
     wishes = Wishes(horizon_days=36, markers_days=72, outcomes_days=41)
-    kept = decide(wishes, events=[TopicAge("a", 36.0), TopicAge("b", 7.0), FOR_EVER], outcomes=OUTCOMES)
+    kept = decide(wishes, events=[TopicAge("a", 39.0), TopicAge("b", 7.0)], outcomes=OUTCOMES)
     assert kept.faults == (
         (
-            "retention.markers_days is 72, but processor.horizon_days = 36 lets older events in: one could take effect twice; "
-            "a good value is 73"
+            "retention.markers_days is 72, but processor.horizon_days = 36 lets records in of events that Stripe may send again "
+            "for 30 days before, and retention.margin_days is 7: one could take effect twice; a good value is 76"
         ),
         (
-            "retention.markers_days is 72, but a keeps its records 36 days, and Stripe may send an event again for 30 days before: "
-            "a record could outlive its marker; a good value is 73"
+            "retention.markers_days is 72, but a keeps its records 39 days, and Stripe may send an event again for 30 days before: "
+            "a record could outlive its marker; a good value is 76"
         ),
         (
             "retention.markers_days is 72, but b keeps its records 7 days, and Stripe may send an event again for 30 days before: "
-            "a record could outlive its marker; a good value is 73"
-        ),
-        (
-            "retention.markers_days is 72, but bus keeps its records for ever, and Stripe may send an event again for 30 days before: "
-            "a record could outlive its marker; leave it unset, and they are kept for ever"
+            "a record could outlive its marker; a good value is 76"
         ),
         (
             "retention.outcomes_days is 41, but outcomes keeps its records 35 days: a lost end of the topic could not be published "
             "again; a good value is 42"
         ),
+    )
+    [for_ever] = decide(Wishes(horizon_days=35, markers_days=72), events=[FOR_EVER], outcomes=OUTCOMES).faults
+    assert for_ever == (
+        "retention.markers_days is 72, but bus keeps its records for ever, and Stripe may send an event again for 30 days before: "
+        "a record could outlive its marker; leave it unset, and they are kept for ever"
     )
     wishes = Wishes(horizon_days=35, outcomes_days=100)
     assert decide(wishes, events=[EVENTS], outcomes=TopicAge("outcomes", None)).faults == (

@@ -227,12 +227,24 @@ def test_a_beginning_is_older_and_an_end_newer_whatever_the_clock_says() -> None
     assert compare(alive, born) is Order.OLDER
 
 
-def test_what_is_dead_may_change_without_coming_back_to_life() -> None:
-    dead = state(f"{SUBSCRIPTION}.deleted", {"object": "subscription", "status": "canceled"})
+def test_what_is_in_a_final_status_may_change_without_coming_back_to_life() -> None:
+    dead = state(f"{SUBSCRIPTION}.updated", {"object": "subscription", "status": "canceled"})
     noted = state(f"{SUBSCRIPTION}.updated", {"object": "subscription", "status": "canceled", "metadata": 1}, second=3)
     back = state(f"{SUBSCRIPTION}.updated", {"object": "subscription", "status": "active"}, second=9)
     assert compare(dead, noted) is Order.NEWER
     assert compare(noted, back) is Order.OLDER
+
+
+@pytest.mark.parametrize("second", [0, 9])
+@pytest.mark.parametrize("told", [{"quantity": 1}, {"quantity": 2}])
+def test_behind_a_deletion_there_is_nothing(told: dict[str, Any], second: int) -> None:
+    """Also where the other event tells a final status, or the same object, and whenever Stripe made it."""
+    common = {"object": "subscription", "status": "canceled"}
+    gone = state(f"{SUBSCRIPTION}.deleted", {**common, "quantity": 2})
+    late = state(f"{SUBSCRIPTION}.updated", {**common, **told}, second=second)
+    assert (compare(gone, late), compare(late, gone)) == (Order.OLDER, Order.NEWER)
+    assert last_of((gone, late)) is gone
+    assert last_of((late, gone)) is gone
 
 
 def test_an_id_that_an_account_chose_may_be_used_again() -> None:
@@ -320,6 +332,8 @@ def test_a_transition_is_its_type_time_request_and_previous_values() -> None:
         return transition_of(told, previous_attributes=fields["before"], request_id=fields["request"])
 
     assert key() == key(n=2)
+    # There and back within a second, by no request: each step has its own content.
+    assert key(request=None) != key(request=None, n=2)
     others = [key(type="charge.updated"), key(second=1), key(before={"a": 2}), key(request="req_2"), key(request=None)]
     assert len({key(), *others}) == 6
     assert key(before={}, request=None) != key(before={}, request=None, n=2)

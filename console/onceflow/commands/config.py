@@ -11,6 +11,7 @@ import typer
 from onceflow.command_options import Config, Json, KafkaConfig, Live, Set, setting_sources
 from onceflow.exit_codes import OK, SETTINGS
 from onceflow.results import say, write_object, write_table
+from onceflow_schemas.failure import Misconfigured
 
 USES = ("kafka.bootstrap.servers", "database.url")
 
@@ -45,4 +46,6 @@ def show(
         write_table(("setting", "value", "source"), [(row.name, row.value, row.source) for row in rows])
     for fault in loaded.faults:
         say(f"fault: {fault}")
+    if loaded.faults and as_json:
+        raise Misconfigured("settings_invalid", "; ".join(loaded.faults), faults=tuple(loaded.faults))
     raise typer.Exit(SETTINGS if loaded.faults else OK)

@@ -210,7 +210,7 @@ def _write_looked(request: Request, looked: Looked, *, as_json: bool) -> None:
         }
         write_object(result)
         return
-    _write_tally(looked.tally, executed=False)
+    _write_tally(looked.tally, executed=False, rerun=request.rerun)
     _write_left_out(looked.left_out)
     print("dry run: nothing was changed; add --execute")
 
@@ -236,7 +236,7 @@ def _write_executed(executed: Executed, *, resumed: bool, as_json: bool) -> None
             }
         )
     else:
-        _write_tally(executed.tally, executed=run is not None)
+        _write_tally(executed.tally, executed=run is not None, rerun=report is not None)
         for name, count in sorted(executed.tally.done.items()):
             print(f"{name}: {count:,}")
         _write_report(report)
@@ -259,7 +259,14 @@ def _write_report(report: RerunReport | None) -> None:
 
     if report is None or not report.lines:
         return
-    columns = ("found", "event", "outcome or operation", "type or effect", "key or subject", "revision")
+    columns = (
+        "found",
+        "event",
+        "outcome, operation or code",
+        "type, effect or handler",
+        "key, subject or error",
+        "revision",
+    )
     rows = []
     for line in report.lines:
         which = line.get("outcome_id") or line.get("operation_id") or line.get("code", "")
@@ -276,17 +283,20 @@ def _write_left_out(names: Sequence[str]) -> None:
         print(f'the handler {name} is declared replay="never" and stays out')
 
 
-def _write_tally(tally: Tally, *, executed: bool) -> None:
+def _write_tally(tally: Tally, *, executed: bool, rerun: bool) -> None:
     """Write the table and what its columns mean."""
     from onceflow.replay_report import tally_rows
     from onceflow.results import write_table
-    from onceflow_processor.replay.fates import MEANINGS, MEANINGS_DONE
+    from onceflow_processor.replay.fates import meanings
 
-    print(f"{tally.records:,} records read, {tally.passed_over:,} of them not asked for")
+    print(
+        f"{tally.records:,} records read"
+        + (f", {tally.passed_over:,} of them not asked for" if tally.passed_over else "")
+    )
     if not tally.fates:
         return
     write_table(*tally_rows(tally))
-    for fate, meaning in (MEANINGS_DONE if executed else MEANINGS).items():
+    for fate, meaning in meanings(executed=executed, rerun=rerun).items():
         if tally.of(fate):
             print(f"{fate.value:12}{tally.of(fate):>10,}  {meaning}")
     for code, count in sorted(tally.codes.items()):

@@ -28,6 +28,7 @@ _ROLES: Mapping[Part, str] = {
     "process": "processor",
     "operate": "worker",
     "relay": "relay",
+    "reconcile": "reconciler",
     "operator": "operator",
 }
 

@@ -12,9 +12,9 @@ from typing import Literal
 from onceflow.exit_codes import CHECK_FAILED, DEPENDENCY, OK, SETTINGS
 from onceflow_schemas.failure import Failure, Misconfigured
 
-Part = Literal["bridge", "process", "operate", "relay", "operator"]
+Part = Literal["bridge", "process", "operate", "relay", "reconcile", "operator"]
 """The services, and a person who runs ``progress``, ``lanes``, ``outcomes`` and ``operations``."""
-PARTS: tuple[Part, ...] = ("bridge", "process", "operate", "relay", "operator")
+PARTS: tuple[Part, ...] = ("bridge", "process", "operate", "relay", "reconcile", "operator")
 
 
 @dataclass(frozen=True, slots=True)

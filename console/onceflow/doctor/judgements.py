@@ -112,6 +112,23 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "operation": ("SELECT(state, looked_up_at)", "UPDATE(looked_up_at)"),
         "retention": _READ,
     },
+    "reconcile": {
+        "schema_migrations": _READ,
+        "migration_checksum": _READ,
+        "deployment": ("SELECT", "INSERT", "UPDATE"),
+        "inbox": _READ,
+        "quarantine": _READ,
+        "progress": _READ,
+        "parked": _READ,
+        "parked_key": _READ,
+        "operation": _READ,
+        "lane": _READ,
+        "outcome": _READ,
+        "lease": ("SELECT", "INSERT", "UPDATE"),
+        "finding": ("SELECT", "INSERT", "UPDATE"),
+        "remedy": ("SELECT", "INSERT"),
+        "reconcile_cursor": ("SELECT", "INSERT", "UPDATE"),
+    },
     "operator": {
         "schema_migrations": _READ,
         "migration_checksum": _READ,
@@ -303,7 +320,7 @@ def _retention(topic: TopicFound, *, horizon_days: int, is_ours: bool) -> Checke
     what, kept = "records are", "for ever" if days is None else f"{days:g} days"
     if "delete" not in topic.config.get("cleanup.policy", "delete"):
         what = "the topic is only compacted: the last record of each key is"
-    found = f"{what} kept {kept}, markers reach back {horizon_days} days"
+    found = f"{what} kept {kept}, processor.horizon_days is {horizon_days}"
     if days is not None and days < horizon_days:
         how = "`onceflow topics apply`" if is_ours else "where the topic is made, since it is not ours"
         return cross(subject, found, fix=f"Raise retention.ms to {horizon_days * MS_PER_DAY}: {how}.")

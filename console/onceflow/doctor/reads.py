@@ -28,6 +28,6 @@ def judge_reads(row: Mapping[str, Any], *, read_objects: bool) -> Checked:
         fix = "Give the Stripe key of `onceflow operate` the permission that onceflow.object_read names (detail)."
         return cross(subject, f"{found}, {row['not_permitted']} are not permitted", fix=fix)
     if row["waiting"] and row["oldest_seconds"] > WAITING_SECONDS_MAX:
-        fix = "Run `onceflow operate` with a Stripe key; onceflow.object_read says why a read is put off."
+        fix = "onceflow.object_read says why a read is put off (detail); where no `onceflow operate` runs, start one with a Stripe key."
         return cross(subject, f"{found}, the oldest for {row['oldest_seconds']:.0f} s", fix=fix)
     return tick(subject, found)

@@ -52,6 +52,13 @@ MEANINGS_DONE: Final[Mapping[Fate, str]] = {
 """The same of a replay that was carried out; how the events ended that were taken up, its own counts say."""
 
 
+def meanings(*, executed: bool, rerun: bool) -> Mapping[Fate, str]:
+    """Return what the fates mean to a person, before or after it was done."""
+    told = MEANINGS_DONE if executed else MEANINGS
+    again = "ran again: processed before" if executed else "runs again in a rerun: processed before"
+    return {**told, Fate.RUN: again} if rerun else told
+
+
 class Marker(NamedTuple):
     """What the inbox says about an event."""
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from psycopg import Connection
 
-from onceflow_processor.admission import Item
+from onceflow_processor.admission import Item, stranger
 from onceflow_processor.arrays import Texts
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.log_reader import LogReader
@@ -53,6 +53,19 @@ class Page:
         tally.records += records
         tally.passed_over += records - len(asked)
         tally.count(asked)
+
+
+def _without_strangers(judged: Judged) -> Judged:
+    """Only of what would run is the body read here: a record that cannot be the bridge's own has no event, as it had live."""
+    item = judged.item
+    if judged.fate is not Fate.RUN or item.event is None:
+        return judged
+    envelope = item.take_envelope()
+    strange = stranger(item.record, event=item.event, envelope=envelope)
+    if strange is None:
+        item.envelope = envelope
+        return judged
+    return Judged(replace(item, event=None, fault=strange), Fate.UNTRUSTED, strange.code)
 
 
 class HandledTypes:
@@ -137,13 +150,15 @@ class Survey:
             positions = dict(self._connection.execute(_SQL["positions"], self._place).fetchall())
             markers = self._markers(items)
         return [
-            judge(
-                item,
-                markers,
-                handled=self._handled,
-                rerun=self._request.rerun,
-                ignored=self._request.ignored,
-                next_offset=positions.get(partition.number),
+            _without_strangers(
+                judge(
+                    item,
+                    markers,
+                    handled=self._handled,
+                    rerun=self._request.rerun,
+                    ignored=self._request.ignored,
+                    next_offset=positions.get(partition.number),
+                )
             )
             for item in items
         ]

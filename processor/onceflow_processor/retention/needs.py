@@ -115,19 +115,22 @@ def refused_before(gone_before: datetime | None) -> datetime | None:
 def _too_short(wishes: Wishes, events: Sequence[TopicAge]) -> Iterable[str]:
     if wishes.markers_days is None:
         return
-    needed = needed_days(wishes, ())
-    assert needed is not None, "the horizon is a number of days"
-    if wishes.markers_days < needed:
+    horizon = needed_days(wishes, ())
+    assert horizon is not None, "the horizon is a number of days"
+    # One good value for all lines: that of one alone would only bring up the next.
+    good = _good(needed_days(wishes, events))
+    if wishes.markers_days < horizon:
         yield (
-            f"retention.markers_days is {wishes.markers_days}, but processor.horizon_days = {wishes.horizon_days} lets older "
-            f"events in: one could take effect twice; {_good(needed)}"
+            f"retention.markers_days is {wishes.markers_days}, but processor.horizon_days = {wishes.horizon_days} lets records in "
+            f"of events that Stripe may send again for {STRIPE_DAYS} days before, and retention.margin_days is "
+            f"{wishes.margin_days}: one could take effect twice; {good}"
         )
     for topic in events:
         needed = needed_days(wishes, [topic])
         if needed is None or wishes.markers_days < needed:
             yield (
                 f"retention.markers_days is {wishes.markers_days}, but {topic.name} keeps its records {_days(topic)}, and Stripe "
-                f"may send an event again for {STRIPE_DAYS} days before: a record could outlive its marker; {_good(needed)}"
+                f"may send an event again for {STRIPE_DAYS} days before: a record could outlive its marker; {good}"
             )
 
 

@@ -173,7 +173,7 @@ FOR UPDATE;
 
 -- name: park_again
 -- Before whatever waits in the key already.  What is known of the failure stays with the event; tries are counted anew.  An
--- event that had waited for a handler long enough runs with those that there are: a person has decided so.
+-- event that had waited for a handler long enough, or that a person had skipped, runs with those that there are.
 INSERT INTO onceflow.parked (account, mode, event_id, order_key, seq, topic_id, partition, "offset", topic, key, value, body,
                              headers, record_time, type, code, detail, handler, traceback, failure_group, next_attempt_at)
 SELECT kept.account, kept.mode, kept.event_id, meant.order_key,
@@ -182,7 +182,8 @@ SELECT kept.account, kept.mode, kept.event_id, meant.order_key,
                                 ORDER BY kept.topic_id DESC, kept.partition DESC, kept."offset" DESC),
        kept.topic_id, kept.partition, kept."offset", kept.topic, kept.key, kept.value, kept.body, kept.headers, kept.record_time,
        coalesce(kept.type, inbox.type), kept.code, kept.detail,
-       CASE WHEN kept.code <> 'handler_missing' THEN kept.handler END, kept.traceback, kept.failure_group,
+       CASE WHEN kept.code NOT IN ('handler_missing', 'skipped') AND kept.decision IS DISTINCT FROM 'skipped' THEN kept.handler END,
+       kept.traceback, kept.failure_group,
        clock_timestamp()
 FROM unnest(%(topic_ids)s::text[], %(partitions)s::integer[], %(offsets)s::bigint[], %(order_keys)s::text[])
      AS meant (topic_id, partition, "offset", order_key)

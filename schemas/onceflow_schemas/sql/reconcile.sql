@@ -63,7 +63,36 @@ WHERE kind = ANY(%(kinds)s::text[]) AND subject = %(subject)s AND state IN ('ope
 RETURNING id;
 
 -- name: positions
--- How far the processor is; of a topic that was made anew there are several, and the latest counts.
-SELECT DISTINCT ON (topic, partition) topic, partition, next_offset FROM onceflow.progress
-WHERE topic = ANY(%(topics)s::text[])
-ORDER BY topic, partition, batch_end DESC NULLS LAST;
+-- How far the processor is in a topic; none of a partition that it never read.  Index: primary key of progress.
+SELECT partition, next_offset FROM onceflow.progress WHERE topic_id = %(topic_id)s;
+
+-- name: gone_of_kind
+-- Findings of a kind that a look at all of them no longer sees.  Index: finding_open.
+UPDATE onceflow.finding
+SET state = 'healed', healed_at = clock_timestamp()
+WHERE kind = %(kind)s AND state IN ('open', 'recurring') AND subject <> ALL(%(subjects)s::text[]);
+
+-- name: operations_named
+-- Index: primary key of operation.
+SELECT id, state, external_id, surplus,
+       CASE WHEN args ->> 'amount' ~ '^[0-9]{1,15}$' THEN (args ->> 'amount')::bigint END, args ->> 'currency', effect, subject
+FROM onceflow.operation WHERE id = ANY(%(ids)s::uuid[]);
+
+-- name: hint
+-- A reason to look, as a webhook would have given it; the workers take it up.
+INSERT INTO onceflow.operation_hint (operation_id, event, object, object_id, status, created)
+SELECT operation_id, event, object, object_id, status, created
+FROM unnest(%(ids)s::uuid[], %(events)s::text[], %(objects)s::text[], %(object_ids)s::text[], %(statuses)s::text[],
+            %(createds)s::timestamptz[])
+     AS seen (operation_id, event, object, object_id, status, created)
+ON CONFLICT DO NOTHING;
+
+-- name: healed_operations
+-- Operations that were behind their object and have ended since.
+UPDATE onceflow.finding
+SET state = 'healed', healed_at = clock_timestamp()
+FROM onceflow.operation
+WHERE finding.kind = 'operation_behind' AND finding.state IN ('open', 'recurring')
+  AND operation.id = (finding.facts ->> 'operation_id')::uuid
+  AND operation.external_id IS NOT NULL AND operation.state IN ('succeeded', 'failed', 'canceled')
+RETURNING finding.id;

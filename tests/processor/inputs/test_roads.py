@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any, cast
 
 import psycopg
@@ -158,6 +160,20 @@ def test_a_live_deployment_says_loudly_that_it_believes_a_transport(make_road: M
     assert "live_input_trusts_transport" in log.read_text()
 
 
+def position(road: Road, bus: Bus) -> dict[str, Any]:
+    """What ``progress show`` says of the first partition of the first topic."""
+    done = subprocess.run(
+        [sys.executable, "-m", "onceflow", "progress", "show", "--json"],
+        env={**road._environment, **bus.settings},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return next(row for row in rows if (row["topic"], row["partition"]) == (bus.topics[0], 0))
+
+
 def test_aborted_records_and_gaps_of_a_foreign_producers_transactions(make_road: MakeRoad) -> None:
     """K14: aborted records have no effect, markers and gaps stop nobody, an open transaction is waited for."""
     road = make_road(partitions=1)
@@ -185,6 +201,13 @@ def test_aborted_records_and_gaps_of_a_foreign_producers_transactions(make_road:
     feed("evt_d", commit=True)
     with road.processor(**bus.settings):
         road.wait_for_events(4)
+    # Marks of transactions at the log's end are no lag, or whoever waits for none would wait for ever.
+    shown = position(road, bus)
+    assert (shown["lag"], shown["log_end"] > shown["next_offset"]) == (0, True)
+    feed("evt_aborted3", commit=False)
+    assert position(road, bus)["lag"] == 0
+    feed("evt_e", commit=True)
+    assert position(road, bus)["lag"] > 0
     assert set(road.states()) == {"evt_a", "evt_b", "evt_c", "evt_d"}
     assert seen(road) == ["evt_a", "evt_b", "evt_c", "evt_d"]
     assert road.stopped() == {}

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from onceflow_processor.admission import Item
 from onceflow_processor.records import Partition, Record
-from onceflow_processor.replay.fates import MEANINGS, Fate, Marker, judge
+from onceflow_processor.replay.fates import MEANINGS, Fate, Marker, judge, meanings
 from onceflow_processor.replay.survey import left_out
 from onceflow_processor.replay.tally import OTHER_TYPES, TYPES_MAX, Tally, tally_of
 from onceflow_schemas.identity import Identity
@@ -112,6 +113,10 @@ def test_a_record_that_nobody_vouches_for_never_runs() -> None:
 
 def test_every_fate_has_its_meaning() -> None:
     assert set(MEANINGS) == set(Fate)
+    for executed, rerun in itertools.product([False, True], repeat=2):
+        told = meanings(executed=executed, rerun=rerun)
+        assert set(told) == set(Fate)
+        assert ("processed before" in told[Fate.RUN]) is rerun
 
 
 def test_a_tally_counts_by_fate_type_and_code_and_survives_its_row() -> None:

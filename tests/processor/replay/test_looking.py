@@ -56,6 +56,26 @@ def test_a_dry_run_tells_the_fate_of_every_record_and_moves_nothing(make_road: M
     assert len(road.outcome_ids()) == 10
 
 
+def test_a_record_that_cannot_be_the_bridges_is_not_told_as_one_that_would_run(make_road: MakeRoad) -> None:
+    """Its attestation holds, and its key or subject, which nobody attests, says that somebody copied it."""
+    road = make_road(partitions=1)
+    made = record(
+        event_body("evt_1", "invoice.paid", {"id": "in_1", "object": "invoice"}),
+        0,
+        topic=road.events,
+        deployment=road.deployment,
+    )
+    producer = Producer({"bootstrap.servers": road.bootstrap})
+    moved = [(name, b"in_2" if name == "ce_subject" else value) for name, value in made.headers]
+    road.produce(producer, b"acct_test/in_other", made.value, headers=made.headers, partition=0)
+    road.produce(producer, made.key, made.value, headers=moved, partition=0)
+    assert producer.flush(10) == 0
+    answer = replayed(road)
+    assert (answer["fates"], answer["codes"]) == ({"untrusted": 2}, {"bad_key": 1, "bad_headers": 1})
+    executed = replayed(road, "--execute", "--reason", "a test")
+    assert (executed["fates"], executed["done"]) == ({"untrusted": 2}, {})
+
+
 def test_the_range_and_the_filters(make_road: MakeRoad) -> None:
     road = make_road(partitions=2)
     road.publish(ids("a", 6), partition=0)

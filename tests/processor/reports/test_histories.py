@@ -42,8 +42,8 @@ LIVES: dict[str, list[Step]] = {
         ("customer.subscription.updated", {"status": "past_due"}),
         ("customer.subscription.updated", {"status": "active"}),
         ("customer.subscription.updated", {"status": "active", "cancel_at_period_end": True}),
-        ("customer.subscription.updated", {"status": "past_due"}),
         ("customer.subscription.updated", {"status": "unpaid"}),
+        ("customer.subscription.updated", {"status": "canceled", "metadata": {"a": "b"}}),
         ("customer.subscription.deleted", {"status": "canceled"}),
     ],
     "invoice": [

@@ -90,6 +90,29 @@ def test_two_event_ids_of_one_change_have_one_effect(bench: MakeBench) -> None:
     assert len(one.outcomes()) == 1
 
 
+def test_a_change_there_and_back_within_a_second_is_three_transitions(bench: MakeBench) -> None:
+    """Stripe changed it by itself, so no request tells the steps apart."""
+    one = bench(shop())
+    steps = [(2, 1), (1, 2), (3, 1)]
+    bodies = [
+        told(
+            f"evt_{after}_{before}",
+            f"{SUBSCRIPTION}.updated",
+            subscription(n=after),
+            before={"n": before},
+            request=None,
+        )
+        for after, before in steps
+    ]
+    twin = told("evt_twin", f"{SUBSCRIPTION}.updated", subscription(n=3), before={"n": 1}, request=None)
+    one.run(records([*bodies, twin]))
+    assert len(one.rows("SELECT FROM onceflow.outcome WHERE type LIKE 'seen.%%'")) == len(steps)
+
+
+def subscription(**fields: object) -> dict[str, object]:
+    return {"id": "sub_1", "object": "subscription", "status": "active", **fields}
+
+
 @pytest.mark.parametrize("created", [0, 4_102_444_800, 253_402_300_799])
 def test_odd_times_of_events_are_times(bench: MakeBench, created: int) -> None:
     """1970, 2100, the last second of the calendar: compared as any other."""

@@ -47,7 +47,10 @@ CREATE TABLE onceflow.reconcile_cursor (
     PRIMARY KEY (account, mode, source)
 );
 
+CREATE INDEX quarantine_undecided ON onceflow.quarantine (quarantined_at) WHERE decision IS NULL;
+
 -- migrate:down
+DROP INDEX onceflow.quarantine_undecided;
 DROP TABLE onceflow.reconcile_cursor;
 DROP TABLE onceflow.remedy;
 DROP TABLE onceflow.finding;

@@ -1,0 +1,177 @@
+"""One look at the objects of an account that may be effects of operations: intents and refunds, by the time they were made.
+
+Rule: nothing is changed here but findings and hints: an operation that is behind is looked at by its workers, who settle it by what
+they see themselves.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+from uuid import UUID
+
+import structlog
+from psycopg import Connection
+
+from onceflow_processor.arrays import Texts, Uuids
+from onceflow_reconciler.compare_objects import Drift, Known, compare_object, operation_id_of
+from onceflow_reconciler.cursors import Cursor
+from onceflow_reconciler.finding_store import Finding, record, remedied
+from onceflow_reconciler.list_page import Listed
+from onceflow_reconciler.slices import Slice, SliceRules, ahead
+from onceflow_reconciler.stripe_lists import PAYMENT_INTENTS, REFUNDS, StripeList, StripeLists, TooManyPages
+from onceflow_schemas.sql import queries
+
+WHO: Final = "reconciler"
+LISTS: Final = (PAYMENT_INTENTS, REFUNDS)
+
+_SQL = queries("reconcile")
+
+log = structlog.get_logger("onceflow.reconciler")
+
+
+@dataclass(slots=True)
+class Compared:
+    """What one look did."""
+
+    objects: int = 0
+    drifts: int = 0
+    hints: int = 0
+
+
+class ObjectCycle:
+    """Looks at one account after the other.
+
+    Args:
+        connection: in autocommit.
+        lists: of Stripe.
+        mode: of the deployment.
+        rules: how lists are cut.
+        first_seconds: how far back the first look goes.
+        check: raises when the lease is lost.
+        dry_run: writes nothing.
+    """
+
+    def __init__(
+        self,
+        connection: Connection[Any],
+        lists: StripeLists,
+        *,
+        mode: str,
+        rules: SliceRules,
+        first_seconds: int,
+        check: Callable[[], None],
+        dry_run: bool,
+    ) -> None:
+        self._connection = connection
+        self._lists = lists
+        self._mode = mode
+        self._rules = rules
+        self._first_seconds = first_seconds
+        self._check = check
+        self._dry_run = dry_run
+
+    def look(self, account: str, *, now: int) -> Compared:
+        """Compare what was made since the last look.
+
+        Raises:
+            NotReadable, Believed: nothing can be said of a list; its cursor stays.
+            LeaseLost, psycopg.Error: it goes on from the cursor next time.
+        """
+        told = Compared()
+        for of in LISTS:
+            cursor = Cursor(self._connection, account=account, mode=self._mode, source=of.kind)
+            done_until = cursor.read(first=now - self._first_seconds)
+            work = deque(ahead(done_until, now=now, rules=self._rules).slices)
+            while work:
+                part = work.popleft()
+                try:
+                    self._compare(account, of, part, told)
+                except TooManyPages:
+                    halves = part.halves()
+                    if halves is None:
+                        raise
+                    work.extendleft(halves)
+                    continue
+                if not self._dry_run:
+                    self._check()
+                    cursor.move(part.until)
+        return told
+
+    def _compare(self, account: str, of: StripeList, part: Slice, told: Compared) -> None:
+        for page in self._lists.pages(account, of, part):
+            told.objects += len(page.items)
+            named = [(item, found) for item in page.items if (found := operation_id_of(item.body)) is not None]
+            known = self._known([found for _, found in named])
+            drifts = [
+                (item, found, drift)
+                for item, found in named
+                if (drift := compare_object(item.body, known.get(found))) is not None
+            ]
+            told.drifts += len(drifts)
+            if drifts and not self._dry_run:
+                self._check()
+                told.hints += self._write(account, drifts)
+
+    def _known(self, ids: Sequence[UUID]) -> dict[UUID, Known]:
+        if not ids:
+            return {}
+        rows = self._connection.execute(_SQL["operations_named"], {"ids": Uuids(ids)}).fetchall()
+        return {
+            row[0]: Known(
+                state=row[1],
+                external_id=row[2],
+                surplus=frozenset(row[3]),
+                amount=row[4],
+                currency=row[5],
+                effect=row[6],
+                subject=row[7],
+            )
+            for row in rows
+        }
+
+    def _write(self, account: str, drifts: Sequence[tuple[Listed, UUID, Drift]]) -> int:
+        findings = [_finding(account, self._mode, item, operation_id, drift) for item, operation_id, drift in drifts]
+        behind = [(item, found) for item, found, drift in drifts if drift.verdict == "operation_behind"]
+        with self._connection.transaction():
+            ids = record(self._connection, findings)
+            if behind:
+                self._connection.execute(
+                    _SQL["hint"],
+                    {
+                        "ids": Uuids(found for _, found in behind),
+                        "events": Texts(f"list/{item.id}/{item.body.get('status')}" for item, _ in behind),
+                        "objects": Texts(str(item.body.get("object")) for item, _ in behind),
+                        "object_ids": Texts(item.id for item, _ in behind),
+                        "statuses": Texts(str(item.body.get("status")) for item, _ in behind),
+                        "createds": [datetime.fromtimestamp(item.created, UTC) for item, _ in behind],
+                    },
+                )
+                remedied(
+                    self._connection, ids, action="look", who=WHO, result="the operation is looked up by its workers"
+                )
+        log.warning("objects_disagree", account=account, findings=len(findings))
+        return len(behind)
+
+
+def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: Drift) -> Finding:
+    amount, currency = item.body.get("amount"), item.body.get("currency")
+    facts = {
+        "operation_id": str(operation_id),
+        "object": str(item.body.get("object")),
+        "object_id": item.id,
+        "status": str(item.body.get("status")),
+        "why": drift.why,
+    }
+    return Finding(
+        drift.verdict,
+        f"object {account}/{mode}/{item.id}",
+        account,
+        mode,
+        facts,
+        amount if isinstance(amount, int) else None,
+        currency if isinstance(currency, str) else None,
+    )

@@ -1,0 +1,135 @@
+"""Events that never came by webhook: found in Stripe's list, brought, and done once, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.processor.armed import KILLED, armed
+from tests.processor.processor_process import wait_until
+from tests.reconciler.conftest import CONNECTED, PLATFORM, MakeReconcilerRoad, ReconcilerRoad
+
+ODD_LISTS = {
+    "repeat_page": "repeated",
+    "endless_list": "repeated",
+    "item_without_id": "without_id",
+    "empty_page": "endless",
+}
+
+
+def seen(road: ReconcilerRoad) -> Counter[str]:
+    return Counter(row["event_id"] for row in road.rows("SELECT event_id FROM public.seen"))
+
+
+def test_what_was_missed_is_brought_done_once_and_healed(road: ReconcilerRoad) -> None:
+    events = road.customers(120)
+    road.stripe.advance(5)
+    dry = road.once("--dry-run", status=1)
+    assert dry[PLATFORM] == {"listed": 120, "missed": 120, "brought": 0, "waits": None}
+    assert road.states() == {}
+    first = road.once()
+    assert first[PLATFORM] == {"listed": 120, "missed": 120, "brought": 120, "waits": None}
+    # Nothing has read them yet: they wait in the topic, and are not missed a second time.
+    assert road.once()[PLATFORM]["missed"] == 0
+    assert {row["state"] for row in road.findings()} == {"open"}
+    with road.processor():
+        road.wait_for_events(120)
+    assert seen(road) == Counter(events)
+    assert set(road.states().values()) == {"processed"}
+    assert road.once()[PLATFORM] == {"listed": 120, "missed": 0, "brought": 0, "waits": None}
+    found = road.findings()
+    assert {(row["kind"], row["state"], row["times"]) for row in found} == {("missed_event", "healed", 1)}
+    assert sorted(row["facts"]["event_id"] for row in found) == sorted(events)
+    assert road.rows("SELECT count(*) AS n FROM onceflow.remedy") == [{"n": 120}]
+    assert len(road.outcome_ids()) == 120
+
+
+@pytest.mark.parametrize("point", ["reconciler.before_publish", "reconciler.after_publish"])
+def test_a_reconciler_that_is_killed_loses_and_doubles_nothing(road: ReconcilerRoad, point: str) -> None:
+    events = road.customers(150)
+    road.stripe.advance(5)
+    with armed(road, point, "kill9", at=2, command="reconcile") as process:
+        wait_until(lambda: process.poll() is not None, "it is killed")
+        assert process.returncode == KILLED
+    cursor = road.cursor()
+    # Its lease ends by itself.
+    wait_until(lambda: _leased_no_more(road), "its lease has ended")
+    told = road.once()[PLATFORM]
+    assert told["listed"] == 150
+    assert road.cursor() > cursor
+    with road.processor():
+        road.wait_for_events(150)
+    assert seen(road) == Counter(events)
+
+
+def _leased_no_more(road: ReconcilerRoad) -> bool:
+    query = "SELECT lease_until <= clock_timestamp() AS over FROM onceflow.lease WHERE name LIKE 'reconciler:%%'"
+    return all(row["over"] for row in road.rows(query))
+
+
+@pytest.mark.parametrize("fault", ODD_LISTS)
+def test_a_list_that_cannot_be_believed_moves_nothing_and_others_go_on(road: ReconcilerRoad, fault: str) -> None:
+    road.stripe.connect(CONNECTED)
+    road.once(accounts=CONNECTED)
+    cursor = road.cursor()
+    road.customers(3)
+    road.customers(2, account=CONNECTED)
+    road.stripe.advance(60)
+    match = {"path": "/v1/events", "account": PLATFORM}
+    # The first answer only tells Stripe's time.
+    road.stripe.faults.add(fault, match=match, skip=1, times=1000)
+    told = road.once(status=1, accounts=CONNECTED)
+    assert told[CONNECTED] == {"listed": 2, "missed": 2, "brought": 2, "waits": None}
+    assert told[PLATFORM]["waits"] == ODD_LISTS[fault]
+    assert road.cursor() == cursor
+    [finding] = [row for row in road.findings() if row["kind"] == "list_unbelievable"]
+    assert (finding["state"], finding["facts"]["why"]) == ("open", ODD_LISTS[fault])
+    road.stripe.faults.clear()
+    assert road.once(accounts=CONNECTED)[PLATFORM]["waits"] is None
+    assert [row["state"] for row in road.findings() if row["kind"] == "list_unbelievable"] == ["healed"]
+    with road.processor(ONCEFLOW_STRIPE_ACCOUNTS=CONNECTED):
+        road.wait_for_events(5)
+
+
+@pytest.mark.parametrize(("status", "permission"), [(401, ""), (403, "rak_event_read")])
+def test_a_key_that_may_not_read_is_a_finding_that_names_the_permission(
+    road: ReconcilerRoad, status: int, permission: str
+) -> None:
+    road.stripe.connect(CONNECTED)
+    road.customers(1, account=CONNECTED)
+    road.stripe.advance(5)
+    road.stripe.faults.answer(status, match={"path": "/v1/events", "account": PLATFORM}, times=1000)
+    told = road.once(status=1, accounts=CONNECTED)
+    assert told[PLATFORM]["waits"] == "not_readable"
+    assert told[CONNECTED]["brought"] == 1
+    [finding] = [row for row in road.findings() if row["kind"] == "account_not_readable"]
+    assert (finding["facts"]["status"], finding["facts"]["permission"]) == (status, permission)
+
+
+def test_events_that_become_visible_late_are_found_in_the_overlap(road: ReconcilerRoad) -> None:
+    road.once()
+    road.stripe.set(event_lag_seconds=300)
+    assert road.customers(4) == [], "nobody sees them yet"
+    road.stripe.advance(200)
+    assert road.once()[PLATFORM]["listed"] == 0
+    road.stripe.advance(200)
+    assert road.once()[PLATFORM]["brought"] == 4
+
+
+def test_a_webhook_that_comes_after_all_is_a_duplicate_and_no_conflict(make_road: MakeReconcilerRoad) -> None:
+    """The list writes the event with other bytes than the webhook has."""
+    road = make_road(partitions=1)
+    [event_id] = road.customers(1)
+    road.stripe.advance(5)
+    road.once()
+    with road.processor():
+        road.wait_for_events(1)
+        road.deliver(event_id)
+        wait_until(lambda: _positions(road) == 2, "the webhook's record is read")
+    assert road.rows("SELECT code FROM onceflow.quarantine") == []
+    assert seen(road) == Counter([event_id])
+
+
+def _positions(road: ReconcilerRoad) -> int:
+    return int(road.rows("SELECT sum(next_offset) AS n FROM onceflow.progress")[0]["n"])
