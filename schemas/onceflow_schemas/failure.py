@@ -276,7 +276,7 @@ PARTITION_FAILURES = _kinds(
     (
         "behind",
         "The outcome topic is ahead of the database.",
-        "The database was put back: the relay imports the topic's outcomes by itself; until then the lane stays closed.",
+        "It was put back: the relay imports the topic's outcomes.",
     ),
     ("not_importable", "What the outcome topic is ahead with cannot be imported.", "Find out who wrote what is named."),
     (

@@ -145,9 +145,9 @@ def resume(
         ttl_seconds=LEASE_TTL_SECONDS,
         clock=time.monotonic,
     )
-    _acquire(lease)
+    acquire(lease)
     try:
-        publisher = _publisher(settings, lease)
+        publisher = open_publisher(settings, lease)
         try:
             publisher.start()
             looked = look(connection, settings, lane=lane, keep_lease=lease.keep)
@@ -170,7 +170,12 @@ def _refuse(decision: Decision, *, accept: str | None) -> Resume:
     return decision
 
 
-def _acquire(lease: Lease) -> None:
+def acquire(lease: Lease) -> None:
+    """Wait a little for the lease.
+
+    Raises:
+        Refused: ``resume_refused``: a relay is active.
+    """
     give_up_at = time.monotonic() + LEASE_WAIT_SECONDS_MAX
     pause = threading.Event()
     while not lease.acquire():
@@ -183,7 +188,8 @@ def _acquire(lease: Lease) -> None:
         pause.wait(LEASE_POLL_SECONDS)
 
 
-def _publisher(settings: ResumeSettings, lease: Lease) -> Publisher:
+def open_publisher(settings: ResumeSettings, lease: Lease) -> Publisher:
+    """Return the publisher of one decision, under its lease; it is not started."""
     refusals = Refusals()
     reader = open_reader(settings.kafka, group=settings.group, isolation="read_committed", refusals=refusals)
     try:
