@@ -273,11 +273,7 @@ PARTITION_FAILURES = _kinds(
         "The record before the position is not the one that was read.",
         "The topic was replaced or refilled: find out by whom, then `onceflow progress set`.",
     ),
-    (
-        "behind",
-        "The outcome topic is ahead of the database.",
-        "It was put back: the relay imports the topic's outcomes.",
-    ),
+    ("behind", "The outcome topic is ahead of the database.", "It was put back: the relay imports the rest."),
     ("not_importable", "What the outcome topic is ahead with cannot be imported.", "Find out who wrote what is named."),
     (
         "diverged",
