@@ -32,7 +32,7 @@ GRANT SELECT ON onceflow.retention TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE (state, is_stale, ignored_because, processed_at, handler_set) ON onceflow.inbox TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.booked, onceflow.booking TO onceflow_processor, onceflow_worker;
-GRANT SELECT, INSERT ON onceflow.fact_claim TO onceflow_processor, onceflow_worker;
+GRANT SELECT, INSERT ON onceflow.fact_claim, onceflow.outcome_contradiction TO onceflow_processor, onceflow_worker;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
 GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at, account,
               mode, event_id, type, decided_at, decided_by, decision, reason, dead_lettered_at, dead_letter_code)
@@ -66,6 +66,8 @@ GRANT SELECT (state, looked_up_at), UPDATE (looked_up_at) ON onceflow.operation 
 GRANT SELECT ON onceflow.retention TO onceflow_relay;
 GRANT EXECUTE ON FUNCTION onceflow.retire_markers, onceflow.retire_outcomes, onceflow.retire_quarantine, onceflow.retire_reads
 TO onceflow_relay;
+-- What the topic knows beyond a restored head comes back by this alone, appended with the rights of the owner.
+GRANT EXECUTE ON FUNCTION onceflow.import_outcomes TO onceflow_relay;
 
 -- Worker: carries operations out, runs settled functions, and moves the outcomes of applications into lanes.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment, onceflow.account_budget TO onceflow_worker;

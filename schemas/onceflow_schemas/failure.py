@@ -273,11 +273,8 @@ PARTITION_FAILURES = _kinds(
         "The record before the position is not the one that was read.",
         "The topic was replaced or refilled: find out by whom, then `onceflow progress set`.",
     ),
-    (
-        "behind",
-        "The outcome topic is ahead of the database.",
-        "The database was put back: restore it to its latest point in time; until then the lane stays closed.",
-    ),
+    ("behind", "The outcome topic is ahead of the database.", "It was put back: the relay imports the rest."),
+    ("not_importable", "What the outcome topic is ahead with cannot be imported.", "Find out who wrote what is named."),
     (
         "diverged",
         "The outcome topic holds other records than the database.",

@@ -294,27 +294,24 @@ def partitions_added(world: World, dice: Random) -> str:
     return f"6 -> 8 partitions, new ones end at {[ends(world, topic)[number][1] for number in (6, 7)]}"
 
 
-@fault("D6", "PostgreSQL is put back to an older state", soak="restored", breaks=STANDS_STILL, last=True, quiet=True)
+@fault("D6", "PostgreSQL is put back to an older state", soak="restored", last=True, quiet=True)
 def database_restored(world: World, dice: Random) -> str:
-    """Reading begins at the restored position, lanes that the topic is ahead of hand nothing out (D12)."""
+    """Reading begins at the restored position; what the topic has comes back before a lane hands anything out (D12)."""
     _load_some(world, 120)
     copy = copy_postgres(world)
     world.heal()
     _load_some(world, 150)
-    before, topic_ends = published(world), ends(world, world.topics.outcomes)
+    before = published(world)
     put_postgres_back(world, copy)
     restored = published(world)
     fired(restored < before, f"published_seq went from {before} to {restored}")
-    lanes = wait_for(lambda: closed_lanes(world), limit_seconds=NOTICED_SECONDS, what="the lanes notice it")
-    assert set(lanes.values()) <= {"behind", "stopped:diverged"}, lanes
     world.heal()
     wait_taken(world)
-    wait_for(lambda: _told_closed(world), limit_seconds=TAKE_OVER_SECONDS, what="the processor tells closed lanes")
-    assert ends(world, world.topics.outcomes) == topic_ends, "something was published behind what consumers have seen"
+    wait_for(
+        lambda: published(world) >= before and not closed_lanes(world),
+        limit_seconds=NOTICED_SECONDS + TAKE_OVER_SECONDS,
+        what="what the topic has is imported, and all lanes are open",
+    )
+    imported = world.value("SELECT count(*) FROM onceflow.outcome WHERE imported_at IS NOT NULL")
     assert doubled_effects(world) == 0
-    return f"published {before} -> {restored}; lanes {lanes}, nothing new in the outcome topic, webhooks taken"
-
-
-def _told_closed(world: World) -> bool:
-    processor = world.parts["processor"]
-    return bool(processor.log_entries("lane_closed") or processor.log_entries("lane_not_ok"))
+    return f"published {before} -> {restored} -> {published(world)}, {imported} imported"

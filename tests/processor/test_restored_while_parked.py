@@ -1,7 +1,7 @@
 """A database that is put back to a moment at which events were parked and in quarantine: nothing has a second, other effect.
 
-What consumers have of the time in between is never published again with other bytes: a lane that the topic is ahead of hands
-out nothing (``behind``), and what had not been published gets the ids that it would have had.
+What consumers have of the time in between is never published again: a lane that the topic is ahead of hands out nothing
+(``behind``) until the relay has imported what the topic knows, and what had not been published gets the ids that it would have had.
 """
 
 from __future__ import annotations
@@ -66,9 +66,7 @@ def order_of(road: Road, prefix: str) -> list[str]:
     return [row["event_id"] for row in rows]
 
 
-def test_what_was_published_meanwhile_closes_its_lanes_until_the_database_has_caught_up(
-    road: Road, copies: DatabaseCopies
-) -> None:
+def test_what_was_published_meanwhile_closes_its_lanes_until_it_is_imported(road: Road, copies: DatabaseCopies) -> None:
     earlier = copies.take()
     mend_and_retry(road)
     publish(road, range(12), key="in_later", prefix="evt_later_")
@@ -79,13 +77,12 @@ def test_what_was_published_meanwhile_closes_its_lanes_until_the_database_has_ca
         wait_until(lambda: all_processed(road, count), "all are processed")
     had = publish_all(road)
     assert len(had) == count
-    latest = copies.take()
 
     copies.put_back(earlier)
     assert PARKED.items() <= road.states().items()
     mend_and_retry(road)
     before = written(road, "onceflow.outcome", "public.seen", "onceflow.fact")
-    with relay(road), road.processor(**PATIENT):
+    with road.processor(**PATIENT):
         wait_until(lambda: lane_states(road) == ["behind"] * LANES, "all lanes are behind")
         wait_until(
             lambda: {key["order_key"] for key in tried(road)} == {WAITS, FAILS}, "both keys were tried, again and again"
@@ -100,9 +97,8 @@ def test_what_was_published_meanwhile_closes_its_lanes_until_the_database_has_ca
     assert tries == [{"attempts": 0, "open_tries": 0}], "a closed lane costs no event a try"
     assert published(road) == had, "nothing was published again"
     [deployment] = road.rows("SELECT restores FROM onceflow.deployment")
-    assert deployment["restores"] == 1, "whoever of the two has noticed it first"
+    assert deployment["restores"] == 1
 
-    copies.put_back(latest)
     publish(road, range(1), key="in_waits", prefix="evt_after_")
     with relay(road), road.processor(**PATIENT):
         wait_until(lambda: all_processed(road, count + 1) and all_published(road), "it goes on")
@@ -124,14 +120,12 @@ def test_services_that_run_while_it_is_put_back_notice_it_by_themselves(road: Ro
     with road.processor(**PATIENT):
         wait_until(lambda: all_processed(road, count), "all are processed")
     had = publish_all(road)
-    latest = copies.take()
     with relay(road) as first, road.processor(**PATIENT) as second:
         copies.put_back(earlier)
-        wait_until(lambda: lane_states(road) == ["behind"] * LANES, "all lanes are behind")
-        wait_until(lambda: waiting(road), "what comes after the backup waits, and says so")
-        assert len(outbox(road)) == OTHERS
-        assert published(road) == had, "nothing was published again"
-        copies.put_back(latest)
+        mend_and_retry(road)
+        wait_until(lambda: all_processed(road, count) and all_published(road), "what was known comes back")
+        wait_until(lambda: lane_states(road) == ["ok"] * LANES, "all lanes are open")
+        assert published(road) == had == outbox(road)
         publish(road, range(1), key="in_waits", prefix="evt_after_")
         wait_until(lambda: all_processed(road, count + 1) and all_published(road), "it goes on")
         assert (first.poll(), second.poll()) == (None, None)

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -173,15 +174,40 @@ def test_an_emptied_lane_whose_cursor_is_left(lanes: Lanes) -> None:
     check_exactly_once(lanes, {0: 3, 1: 0, 2: 0})
 
 
-def test_a_database_that_was_put_back_is_not_resumed(lanes: Lanes) -> None:
-    publish(lanes)
+def put_back(lanes: Lanes) -> None:
     lanes.sql("DELETE FROM onceflow.outcome WHERE lane = 0 AND seq > 3")
-    lanes.sql("UPDATE onceflow.lane SET head_seq = 3, published_seq = 3 WHERE lane = 0")
-    relay_runs_dry(lanes)
-    assert lanes.state(0)[2] == "behind"
+    lanes.sql("UPDATE onceflow.lane SET head_seq = 3, published_seq = 3, state = 'ok', detail = '' WHERE lane = 0")
+
+
+def test_a_database_that_was_put_back_is_the_relays_to_mend(lanes: Lanes) -> None:
+    publish(lanes)
+    put_back(lanes)
+    lanes.sql("UPDATE onceflow.lane SET state = 'behind' WHERE lane = 0")
     with pytest.raises(Refused) as caught:
         let_go(lanes, accept="behind")
-    assert "Restore the database" in caught.value.hint
+    assert "Start a relay" in caught.value.hint
+    relay_runs_dry(lanes)
+    relay_runs_dry(lanes)
+    assert lanes.state(0)[2] == "ok"
+
+
+def test_a_database_put_back_and_a_topic_without_its_end(lanes: Lanes) -> None:
+    """The cursor knows of sequences that neither has any more: a person accepts that, then the rest is imported."""
+    publish(lanes)
+    put_back(lanes)
+    lanes.commit_cursor(0, 500, f"90 {uuid.UUID(int=7)}")
+    relay_runs_dry(lanes)
+    assert lanes.state(0)[:3] == (3, 3, "stopped:tail_lost")
+    with pytest.raises(Refused):
+        let_go(lanes)
+    let_go(lanes, accept="tail_lost")
+    assert lanes.state(0)[:3] == (3, 3, "behind")
+    relay_runs_dry(lanes)
+    relay_runs_dry(lanes)
+    assert lanes.state(0) == (5, 5, "ok", "")
+    lanes.add(0, 2)
+    relay_runs_dry(lanes)
+    check_exactly_once(lanes, {0: 7, 1: 5, 2: 5})
 
 
 def test_a_lane_that_agrees_again_is_opened(lanes: Lanes) -> None:

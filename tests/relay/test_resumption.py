@@ -94,8 +94,22 @@ def test_an_open_transaction_is_waited_for() -> None:
     assert "Look again" in refused(found("cursor_moved", verdict=Unsettled("open at 20"))).next_step
 
 
-def test_a_database_that_is_behind_is_restored_and_never_resumed() -> None:
-    assert "Restore the database" in refused(found("behind")).next_step
+def test_a_database_that_is_behind_is_the_relays_and_never_resumed() -> None:
+    assert "Start a relay" in refused(found("behind")).next_step
+
+
+def test_what_cannot_be_imported_waits_for_the_database() -> None:
+    situation = found("behind", state="stopped:not_importable")
+    assert "Restore the database" in refused(situation).next_step
+
+
+def test_a_topic_that_lost_its_end_but_is_ahead_of_the_database_is_imported_first() -> None:
+    latest = OutcomeRecord(offset=30, seq=20, ce_id=OTHER)
+    decision = resumed(found("tail_lost", last=latest, latest=latest))
+    assert (decision.published, decision.accept, decision.state) == (10, "tail_lost", "behind")
+    assert decision.cursor == Mark(31, 20, OTHER)
+    strange = found("tail_lost", last=StrangeRecord(40), latest=latest)
+    assert "Restore the database" in refused(strange).next_step
 
 
 def test_a_moved_cursor_is_written_again_behind_the_last_record() -> None:
@@ -136,9 +150,14 @@ def test_a_partition_whose_remains_tell_nothing_stays_closed() -> None:
     assert "no record" in refused(found("diverged", last=StrangeRecord(7), latest=None, extent=Extent(5, 9, 9))).reason
 
 
-@pytest.mark.parametrize("code", ["tail_lost", "diverged", "cursor_moved", "topic_changed"])
 @pytest.mark.parametrize(
-    "last", [OutcomeRecord(20, 10, OTHER), OutcomeRecord(20, 9, A), OutcomeRecord(20, 13, A)], ids=["id", "row", "head"]
+    ("code", "last"),
+    [
+        (code, last)
+        for code in ("tail_lost", "diverged", "cursor_moved", "topic_changed")
+        for last in (OutcomeRecord(20, 10, OTHER), OutcomeRecord(20, 9, A), OutcomeRecord(20, 13, A))
+        if (code, last.seq) != ("tail_lost", 13)  # That one is imported.
+    ],
 )
 def test_where_no_record_agrees_nothing_is_offered(code: Code, last: OutcomeRecord) -> None:
     known = {10: A, 13: A}

@@ -87,6 +87,55 @@ def resume(
         raise typer.Exit(CHECK_FAILED)
 
 
+@app.command()
+def refill(
+    *,
+    lane: Annotated[int, typer.Argument(help="The lane whose topic lost records.", min=0)],
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the audit.")],
+    execute: Annotated[
+        bool, typer.Option("--execute/--dry-run", help="Do it; without this flag it is only shown.")
+    ] = False,
+    config: Config = None,
+    kafka_config: KafkaConfig = None,
+    assignments: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Publish outcomes again that the topic lost in its middle, with their ids and sequences; no relay may be active."""
+    if not reason.strip():
+        raise typer.BadParameter("--reason needs some words: they are kept in the audit")
+    from onceflow.operator_name import operator_name
+    from onceflow.settings import load_settings
+    from onceflow_processor.relay import refill as refilling
+
+    sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments)
+    connection, settings = _open(sources)
+    with connection:
+        if execute:
+            deployment = str(load_settings(sources, needs=NEEDS).settings.deployment.id)
+            found = refilling.refill(
+                connection, settings, lane=lane, deployment=deployment, who=operator_name(), reason=reason
+            )
+        else:
+            found = refilling.look(connection, settings, lane=lane)
+    scan = found.scan
+    result = {
+        "lane": lane,
+        "published_seq": found.published,
+        "records": scan.records,
+        "missing": len(scan.missing),
+        "first_missing": scan.missing[0] if scan.missing else None,
+        "last_missing": scan.missing[-1] if scan.missing else None,
+        "fault": scan.fault,
+        "executed": execute,
+    }
+    if as_json:
+        write_object(result)
+    else:
+        write_table(tuple(result), [tuple("" if value is None else str(value) for value in result.values())])
+    if not execute and (scan.missing or scan.fault):
+        raise typer.Exit(CHECK_FAILED)
+
+
 def _open(sources: SettingSources) -> tuple[Any, ResumeSettings]:
     from onceflow.service_options import relay_options
     from onceflow.settings import load_settings

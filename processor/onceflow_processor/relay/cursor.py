@@ -39,7 +39,7 @@ from uuid import UUID
 OFFSET_UNKNOWN: Final = -1001
 """What Kafka answers when a group has no offset: never committed, expired, deleted, or the topic is new."""
 
-Code = Literal["behind", "cursor_moved", "diverged", "tail_lost", "topic_changed", "unpublishable"]
+Code = Literal["behind", "cursor_moved", "diverged", "not_importable", "tail_lost", "topic_changed", "unpublishable"]
 
 NOTHING_PUBLISHED: Final = "none"
 """Metadata of a commit, by decision of a person, that says no more than that nothing is known."""

@@ -66,6 +66,11 @@ class Inspected:
     known: Mapping[int, UUID]
     topic_id: str
 
+    @property
+    def topic_head(self) -> int:
+        """The last sequence that the topic, or the relay's cursor, knows of."""
+        return max(self.seen.seqs, default=0)
+
 
 def check_shape(rows: Sequence[LaneRow], facts: TopicFacts, *, topic: str) -> None:
     """Refuse lanes that do not fit the topic.

@@ -6,7 +6,7 @@ in the order of their sequence, which is the order in which they were committed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -16,8 +16,10 @@ from uuid import UUID
 import psycopg
 from psycopg.rows import tuple_row
 
-from onceflow_processor.relay.cursor import Lane
+from onceflow_processor.arrays import Bigints, Blobs, Integers, Texts, Uuids
+from onceflow_processor.relay.cursor import Disagrees, Lane
 from onceflow_processor.relay.encoding import StoredOutcome
+from onceflow_processor.relay.importing import Imported, not_importable
 from onceflow_processor.sqlstates import Meaning, meaning_of, pooler_fault
 from onceflow_schemas.failure import LeaseLost, Misconfigured, Unavailable
 from onceflow_schemas.sql import queries
@@ -54,6 +56,16 @@ class LaneRow:
     def numbers(self) -> Lane:
         """What a verdict needs of it."""
         return Lane(self.head, self.published)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportPage:
+    """Outcomes of the topic that follow right behind the head of a lane, and the last sequence that the topic has."""
+
+    lane: int
+    head: int
+    topic_head: int
+    rows: Sequence[Imported]
 
 
 def connect(database_url: str, *, role: str, prepared: bool) -> psycopg.Connection[Any]:
@@ -182,6 +194,27 @@ class LaneStore:
             return self._note_restore({"token": token, **given})
         return self._write("set_lane_state", {"token": token, **given}) == 1
 
+    def import_page(self, token: int, page: ImportPage, *, who: str) -> Disagrees | None:
+        """Append a page behind the head of its lane; returns why the topic cannot be believed, None when it is done.
+
+        Raises:
+            LeaseLost: another relay holds the lease.
+            Unavailable: the database is away, or the lane is not as it was read; nothing of the page was written.
+        """
+        given = {"lane": page.lane, "head": page.head, "topic_head": page.topic_head, "who": who, **_columns(page.rows)}
+        limits, name = self._limits, self._lease_name
+        try:
+            with database_failures(), self._connection.transaction():
+                self._connection.execute(_SQL["limits"], limits)
+                cursor = self._connection.execute(_SQL["import_outcomes"], {"name": name, "token": token, **given})
+                row = cursor.fetchone()
+        except psycopg.errors.UniqueViolation:
+            last = page.head + len(page.rows)
+            return not_importable(f"one of the sequences {page.head + 1} to {last} repeats an outcome that is known")
+        if row is None or not row[0]:
+            raise Unavailable("database_unavailable", f"lane {page.lane} changed while it was imported")
+        return None
+
     def _note_restore(self, given: Mapping[str, object]) -> bool:
         """Close a lane whose topic is ahead, and let operations know of the restore: the processor may look only after us.
 
@@ -211,3 +244,19 @@ class LaneStore:
             self._connection.execute(_SQL["limits"], self._limits)
             cursor = self._connection.execute(_SQL[name], {"name": self._lease_name, **given})
         return cursor.rowcount
+
+
+def _columns(rows: Sequence[Imported]) -> dict[str, object]:
+    return {
+        "seqs": Bigints(row.seq for row in rows),
+        "outcome_ids": Uuids(row.outcome_id for row in rows),
+        "revisions": Integers(row.revision for row in rows),
+        "ce_ids": Uuids(row.ce_id for row in rows),
+        "types": Texts(row.type for row in rows),
+        "keys": Texts(row.key for row in rows),
+        "bodies": Blobs(row.value for row in rows),
+        "headers": Texts(row.headers for row in rows),
+        "causes": Texts(row.cause for row in rows),
+        "withhelds": Texts(row.withheld for row in rows),
+        "created": Texts(row.created_at for row in rows),
+    }

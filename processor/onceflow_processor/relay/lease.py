@@ -61,6 +61,7 @@ class Lease:
         assert ttl_seconds >= TTL_SECONDS_MIN, "a shorter lease would be lost at every hiccup"
         assert ttl_seconds <= TTL_SECONDS_MAX, "a longer lease would be taken for one of a clock that has jumped"
         self._connection = connection
+        self.owner = owner
         self._given = {"name": name, "owner": owner, "ttl_seconds": ttl_seconds, "ttl_seconds_max": TTL_SECONDS_MAX}
         self._window_seconds = ttl_seconds * TRUSTED_SHARE
         self._clock = clock

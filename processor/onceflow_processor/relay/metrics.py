@@ -48,6 +48,12 @@ class RelayMetrics:
         self.published = Counter(
             "onceflow_relay_published", "Outcomes published, by lane.", ["lane"], registry=self.registry
         )
+        self.imported = Counter(
+            "onceflow_relay_imported",
+            "Outcomes that came back from the topic, by lane.",
+            ["lane"],
+            registry=self.registry,
+        )
         self.backlog = Gauge(
             "onceflow_relay_backlog_outcomes", "Outcomes that wait to be published, by lane.", ["lane"],
             registry=self.registry,

@@ -158,7 +158,7 @@ class Publisher:
 
         Args:
             batches: lane -> its next records, at least one each.
-            recommit: cursors of other lanes that are only written again.
+            recommit: cursors that are written again as they are, also where records go out: those of a refill.
             meanwhile: called once while the records are on their way.
 
         Raises:
@@ -179,7 +179,7 @@ class Publisher:
         self._floors |= {lane: mark.next_offset for lane, mark in recommit.items()}
         self._check_log(reports.starts)
         cursors = {lane: Mark(reports.ends[lane], last.seq, UUID(last.ce_id.decode())) for lane, last in sent.items()}
-        everything = {**recommit, **cursors}
+        everything = {**cursors, **recommit}
         if everything:
             self._commit(everything)
         else:

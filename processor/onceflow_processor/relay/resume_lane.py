@@ -49,6 +49,7 @@ LOOK_SECONDS_MAX: Final = 60.0
 WALK_RECORDS_MAX: Final = 200_000
 """Records that are walked through in search of the lane's last outcome behind what others wrote."""
 _SQL = queries("operating")
+_RELAY = queries("relay")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,9 +145,9 @@ def resume(
         ttl_seconds=LEASE_TTL_SECONDS,
         clock=time.monotonic,
     )
-    _acquire(lease)
+    acquire(lease)
     try:
-        publisher = _publisher(settings, lease)
+        publisher = open_publisher(settings, lease)
         try:
             publisher.start()
             looked = look(connection, settings, lane=lane, keep_lease=lease.keep)
@@ -169,7 +170,12 @@ def _refuse(decision: Decision, *, accept: str | None) -> Resume:
     return decision
 
 
-def _acquire(lease: Lease) -> None:
+def acquire(lease: Lease) -> None:
+    """Wait a little for the lease.
+
+    Raises:
+        Refused: ``resume_refused``: a relay is active.
+    """
     give_up_at = time.monotonic() + LEASE_WAIT_SECONDS_MAX
     pause = threading.Event()
     while not lease.acquire():
@@ -182,7 +188,8 @@ def _acquire(lease: Lease) -> None:
         pause.wait(LEASE_POLL_SECONDS)
 
 
-def _publisher(settings: ResumeSettings, lease: Lease) -> Publisher:
+def open_publisher(settings: ResumeSettings, lease: Lease) -> Publisher:
+    """Return the publisher of one decision, under its lease; it is not started."""
     refusals = Refusals()
     reader = open_reader(settings.kafka, group=settings.group, isolation="read_committed", refusals=refusals)
     try:
@@ -265,6 +272,8 @@ def _write(
         "lane": row.lane,
         "published": decision.published,
         "topic_id": decision.topic_id,
+        "state": decision.state,
+        "detail": "" if decision.state == "ok" else decision.consequence,
         "from_state": row.state,
         "from_published": row.published,
         "from_topic_id": row.topic_id,
@@ -272,7 +281,7 @@ def _write(
     after = {
         "published": decision.published,
         "topic_id": decision.topic_id,
-        "state": "ok",
+        "state": decision.state,
         "cursor": _shown(decision.cursor),
         "accepted": decision.accept,
         "consequence": decision.consequence,
@@ -288,6 +297,9 @@ def _write(
     limits = {"lock_timeout": f"{LOCK_TIMEOUT_MS}ms", "statement_timeout": f"{STATEMENT_TIMEOUT_MS}ms"}
     with database_failures(), connection.transaction():
         connection.execute(_SQL["limits"], limits)
+        if decision.state == "behind":
+            # Before the lane, as everybody locks; a lane that lost its tail was not known to be put back.
+            connection.execute(_RELAY["restore_noticed"])
         if connection.execute(_SQL["resume_lane"], given).rowcount != 1:
             raise Refused(
                 "resume_refused", "the lane changed meanwhile; nothing was written", "Look again, then decide."

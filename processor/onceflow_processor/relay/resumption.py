@@ -7,14 +7,15 @@ could notice needs the person's acceptance by the very code of the consequence; 
     ---------------  ----------------------------------  -----------------------------------  --------------
     agrees           any                                 the lane is opened                   nothing
     unsettled        any                                 nothing: look again                  -
-    behind           any                                 nothing: the database must catch up  -
+    behind           any                                 nothing: the relay imports           -
     topic_changed    its row, or an empty partition      the new topic, from there on         topic_changed
     any other        its row, below published            published again from there on        tail_lost
     any other        its row, records of others behind   those are passed over                diverged
     tail_lost        its row, at published or above      published again from there on        tail_lost
+    tail_lost        above the head (both were lost)     the relay imports up to there        tail_lost
     diverged         its row, at published or above      the stretch is taken as published    diverged
     cursor_moved     its row, at published or above      the cursor is written again          nothing
-    any but behind   another id than its row, or no row  nothing: a loss could hide in it     -
+    any other        another id than its row, or no row  nothing: a loss could hide in it     -
 """
 
 from __future__ import annotations
@@ -40,10 +41,8 @@ from onceflow_processor.relay.cursor import (
 from onceflow_schemas.topic_ids import shown_topic_id
 
 NO_RECORD: Final = UUID(int=0)
-_RESTORE = (
-    "Restore the database to its latest point in time. The topic's outcomes are not imported by this release, so the"
-    " lane stays closed until then."
-)
+_RESTORE = "Restore the database to its latest point in time; the lane stays closed until then."
+_IMPORTS = "Start a relay: it imports the topic's outcomes by itself, and opens the lane then."
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +86,7 @@ class Resume:
         cursor: what the relay's group shall have committed; None leaves it as it is.
         accept: the code that a person must accept by name; None when nobody can notice anything.
         consequence: what follows, as a sentence.
+        state: of the lane from then on; ``behind`` where the relay is to import first.
     """
 
     published: int
@@ -94,6 +94,7 @@ class Resume:
     cursor: Mark | None
     accept: Code | None
     consequence: str
+    state: str = "ok"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ def without_look(*, lane: int, state: str, published: int) -> Decision | None:
                 f"onceflow outcomes withhold {lane} {published + 1} --code too_large, or raise the topic's limit",
             )
         case "recovering":
-            return NotResumable("outcomes of the topic are being imported", "Wait until that is done.")
+            return NotResumable("outcomes of the topic are being imported", "Keep a relay running until that is done.")
         case _:
             return None
 
@@ -140,7 +141,13 @@ def decide(found: Situation) -> Decision:
         case Unsettled(detail):
             return NotResumable(detail, "Look again in some seconds: the broker ends what a dead relay left open.")
         case Disagrees("behind", detail):
-            return NotResumable(detail, _RESTORE)
+            if found.state == "stopped:not_importable":
+                return NotResumable("what the topic has beyond the database cannot be imported", _RESTORE)
+            return NotResumable(detail, _IMPORTS)
+        case Disagrees("tail_lost", _) if (
+            found.last is not None and found.last == found.latest and found.latest.seq > found.head
+        ):
+            return _both_lost(found, found.latest)
         case Disagrees(code, detail):
             base = _base(found, code)
             if base is None:
@@ -194,6 +201,16 @@ def _base(found: Situation, code: Code) -> Mark | None:
     if row is not None and not strange and code == "cursor_moved":
         return Mark(end, found.published, row)
     return None
+
+
+def _both_lost(found: Situation, latest: OutcomeRecord) -> Resume:
+    """The topic lost its end and the database was put back to before what is left of it."""
+    text = (
+        f"the topic ends with {latest.seq}: outcomes {found.head + 1} to {latest.seq} are imported by the relay, and what comes"
+        f" next gets {latest.seq + 1}; consumers that had read the lost ones see other outcomes under their sequences"
+    )
+    cursor = Mark(latest.offset + 1, latest.seq, latest.ce_id)
+    return Resume(found.published, found.topic_id, cursor, "tail_lost", text, state="behind")
 
 
 def _on_from(found: Situation, code: Code, *, base: Mark) -> Resume:

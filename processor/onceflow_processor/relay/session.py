@@ -21,6 +21,7 @@ from onceflow_processor.relay.cursor import Agrees, Disagrees, Mark, Unsettled
 from onceflow_processor.relay.encoding import Prepared
 from onceflow_processor.relay.inspection import Inspected, inspect
 from onceflow_processor.relay.kafka_clients import Refusals, open_producer, open_reader
+from onceflow_processor.relay.lane_import import Behind, LaneImport
 from onceflow_processor.relay.lane_store import LaneRow, LaneStore
 from onceflow_processor.relay.lease import Lease
 from onceflow_processor.relay.metrics import RelayMetrics, TransactionResult
@@ -43,6 +44,8 @@ RECOMMIT_SECONDS: Final = 86_400.0
 """Kafka forgets the offsets of a group without members (after 7 days by default), so quiet lanes are written again."""
 PAGE_BYTES_MAX: Final = 16_000_000
 """Values in one transaction; in memory are two such batches (one is read ahead) and the client's copy of one."""
+IMPORTS: Final = ("behind", "recovering", "stopped:not_importable")
+"""States of a lane whose topic is ahead: the restore is noted, and it hands out nothing."""
 _NOTHING: Final[Mapping[int, Mark]] = {}
 
 _log = structlog.get_logger("onceflow.relay")
@@ -176,9 +179,37 @@ class Session:
             found = inspect(
                 self._store, tail, topic=self._settings.outcome_topic, keep_lease=self._lease.keep, lanes=lanes
             )
-        hit("relay.after_look")
-        for inspected in found:
-            self._take(inspected)
+            hit("relay.after_look")
+            for inspected in found:
+                self._take(inspected)
+            # After all of them are closed: one restore is counted once.
+            for inspected in found:
+                self._import(inspected, tail)
+
+    def _import(self, inspected: Inspected, tail: TopicTail) -> None:
+        """Bring back what the topic knows beyond the head of a lane that is behind; the next look goes on from there."""
+        lane, verdict = inspected.row.lane, inspected.verdict
+        state = self._states[lane]
+        if not isinstance(verdict, Disagrees) or verdict.code != "behind" or state not in IMPORTS:
+            return
+        answer = self._importer().run(Behind(lane, state, inspected.row.head, inspected.topic_head), tail)
+        if isinstance(answer, Disagrees):
+            row = next(row for row in self._store.lanes() if row.lane == lane)
+            self._states[lane] = row.state
+            self._stop(row, answer)
+            return
+        self._metrics.imported.labels(lane).inc(answer)
+        self._states[lane] = "recovering"
+        self._look_at[lane] = self._clock()
+
+    def _importer(self) -> LaneImport:
+        return LaneImport(
+            self._store,
+            deployment=self._settings.deployment,
+            owner=self._lease.owner,
+            token=self._lease.token,
+            keep_lease=self._lease.keep,
+        )
 
     def _take(self, inspected: Inspected) -> None:
         row, verdict = inspected.row, inspected.verdict
@@ -205,8 +236,6 @@ class Session:
     def _open_lane(self, row: LaneRow, verdict: Agrees, former: _OpenLane | None) -> None:
         if verdict.seq > row.published:
             self._store.mark_published(self._lease.token, {row.lane: verdict.seq})
-        if row.state == "recovering":
-            return
         trial = row.state == "stopped:unpublishable"
         if row.state != "ok" and not trial:
             self._store.set_state(self._lease.token, row, state="ok", detail="")
@@ -222,7 +251,9 @@ class Session:
         self._batches.forget(row.lane)
         row = replace(row, state=self._states[row.lane])
         self._look_at[row.lane] = self._clock() + LOOK_AGAIN_SECONDS
-        if row.state == "recovering" or (row.state, row.detail) == (found.state, found.detail):
+        if found.code == "behind" and row.state in IMPORTS:
+            return
+        if (row.state, row.detail) == (found.state, found.detail):
             return
         if not self._store.set_state(self._lease.token, row, state=found.state, detail=found.detail):
             return  # Somebody changed the lane meanwhile: it is looked at again.

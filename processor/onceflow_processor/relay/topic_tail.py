@@ -33,6 +33,7 @@ from onceflow_processor.relay.cursor import (
     decode_cursor,
     read_record,
 )
+from onceflow_processor.relay.importing import TopicRecord
 from onceflow_processor.relay.kafka_clients import Refusals, broker_failure, broker_failures, open_admin, open_reader
 from onceflow_producer.kafka_errors import REFUSALS
 from onceflow_schemas.failure import Misconfigured, Unavailable
@@ -169,15 +170,34 @@ class TopicTail:
 
     def records_around(self, lane: int, seq: int, *, extent: Extent) -> Iterator[TailRecord]:
         """Yield all committed records, from one at or before sequence ``seq`` + 1 on where the log still has it."""
+        start = self._start_around(lane, seq, extent=extent)
+        yield from self._records(lane, start, end=extent.stable_end, isolation="read_committed")
+
+    def whole_records_around(self, lane: int, seq: int, *, extent: Extent) -> Generator[TopicRecord]:
+        """Yield the same records with all that they hold."""
+        start = self._start_around(lane, seq, extent=extent)
+        for message in self._messages(lane, start, end=extent.stable_end, isolation="read_committed"):
+            offset = message.offset()
+            assert offset is not None
+            yield TopicRecord(offset, _headers(message), message.key(), message.value())
+
+    def _start_around(self, lane: int, seq: int, *, extent: Extent) -> int:
         start = extent.low
         for start in steps_back(extent.low, extent.stable_end):
             with closing(self._records(lane, start, end=extent.stable_end, isolation="read_committed")) as records:
                 first = next((one for one in records if isinstance(one, OutcomeRecord) and not one.refill), None)
             if first is not None and first.seq <= seq + 1:
                 break
-        yield from self._records(lane, start, end=extent.stable_end, isolation="read_committed")
+        return start
 
     def _records(self, lane: int, start: int, *, end: int, isolation: str) -> Generator[TailRecord]:
+        with closing(self._messages(lane, start, end=end, isolation=isolation)) as messages:
+            for message in messages:
+                offset = message.offset()
+                assert offset is not None
+                yield read_record(offset, lane=lane, headers=_headers(message))
+
+    def _messages(self, lane: int, start: int, *, end: int, isolation: str) -> Generator[Message]:
         """Yield the records in [start, end); ends also where the broker says that nothing more follows."""
         if start >= end:
             return
@@ -192,7 +212,7 @@ class TopicTail:
                     offset = message.offset()
                     if _is_end(message) or offset is None or offset >= end:
                         return
-                    yield read_record(offset, lane=lane, headers=_headers(message))
+                    yield message
             finally:
                 reader.unassign()
 

@@ -146,13 +146,26 @@ SELECT onceflow.ensure((SELECT count(*) FROM closed) = 1, 'OF002', 'a handler en
 -- name: tail_outcomes
 -- The last statement before COMMIT, so that no lane is locked while bytes are on their way.  Lanes are locked in their
 -- order; the head row hands out the sequence, so commit order is sequence order and a rollback leaves no gap.
-WITH item AS MATERIALIZED (
+-- What came back from the topic after a restore is known: a handler that runs again for it gets no second sequence, and where it
+-- decides otherwise the topic's outcome stands and the difference is kept.  Index: outcome_imported, empty as a rule.
+WITH given AS MATERIALIZED (
     SELECT * FROM unnest(%(lanes)s::integer[], %(outcome_ids)s::uuid[], %(revisions)s::integer[], %(ce_ids)s::uuid[],
                          %(types)s::text[], %(keys)s::text[], %(bodies)s::bytea[], %(headers)s::json[], %(causes)s::text[])
          WITH ORDINALITY AS item (lane, outcome_id, revision, ce_id, type, key, value, headers, cause, position)
+), known AS MATERIALIZED (
+    SELECT given.position, outcome.lane, outcome.seq, given.value, given.cause,
+           given.value <> outcome.value AND outcome.withheld IS NULL AS contradicts
+    FROM given JOIN onceflow.outcome USING (outcome_id, revision)
+    WHERE outcome.imported_at IS NOT NULL
+), item AS (
+    SELECT * FROM given WHERE position NOT IN (SELECT position FROM known)
+), told AS (
+    INSERT INTO onceflow.outcome_contradiction (lane, seq, value, cause)
+    SELECT lane, seq, value, cause FROM known WHERE contradicts
+    ON CONFLICT DO NOTHING
 ), head AS MATERIALIZED (
     SELECT lane, head_seq, state FROM onceflow.lane
-    WHERE lane IN (SELECT lane FROM item)
+    WHERE lane IN (SELECT lane FROM given)
     ORDER BY lane
     FOR UPDATE
 ), taken AS (
@@ -169,7 +182,7 @@ WITH item AS MATERIALIZED (
     RETURNING 1
 )
 SELECT onceflow.ensure(
-    (SELECT count(*) FROM added) = %(expected)s
+    (SELECT count(*) FROM added) + (SELECT count(*) FROM known) = %(expected)s
         AND (SELECT bool_and(state IN ('ok', 'stopped:unpublishable')) FROM head),
     'OF004', 'a lane hands out no sequence');
 

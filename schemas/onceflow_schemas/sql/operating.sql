@@ -70,7 +70,7 @@ WITH held AS MATERIALIZED (
     SELECT onceflow.ensure(EXISTS (SELECT FROM held), 'OF005', 'another relay holds the lease') AS ok
 )
 UPDATE onceflow.lane
-SET published_seq = %(published)s, topic_id = %(topic_id)s, state = 'ok', detail = ''
+SET published_seq = %(published)s, topic_id = %(topic_id)s, state = %(state)s, detail = %(detail)s
 WHERE lane = %(lane)s AND state = %(from_state)s AND published_seq = %(from_published)s AND topic_id = %(from_topic_id)s
   AND head_seq >= %(published)s AND (SELECT ok FROM fence);
 

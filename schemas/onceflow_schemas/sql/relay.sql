@@ -113,11 +113,18 @@ UPDATE onceflow.lane SET state = %(state)s, detail = %(detail)s WHERE lane = %(l
 -- deployment_restored.  Counted with the first of its lanes, whoever closes that: the processor, a worker or the relay.
 WITH noticed AS (
     UPDATE onceflow.deployment SET restores = restores + 1
-    WHERE NOT EXISTS (SELECT FROM onceflow.lane WHERE state = 'behind')
+    WHERE NOT EXISTS (SELECT FROM onceflow.lane WHERE state IN ('behind', 'recovering'))
     RETURNING id
 )
 UPDATE onceflow.operation SET looked_up_at = NULL
 WHERE looked_up_at IS NOT NULL AND state NOT IN ('succeeded', 'failed', 'canceled') AND EXISTS (SELECT FROM noticed);
+
+-- name: import_outcomes
+-- A page of what the topic has behind the head of a lane, under the lease; see the function.
+SELECT onceflow.import_outcomes(
+    %(name)s, %(token)s, %(lane)s, %(head)s, %(topic_head)s, %(who)s, %(seqs)s::bigint[], %(outcome_ids)s::uuid[],
+    %(revisions)s::integer[], %(ce_ids)s::uuid[], %(types)s::text[], %(keys)s::text[], %(bodies)s::bytea[],
+    %(headers)s::text[], %(causes)s::text[], %(withhelds)s::text[], %(created)s::text[]);
 
 -- name: withhold
 -- Only the row that a stopped lane stands in front of, so that nothing already published is changed.
