@@ -17,7 +17,8 @@ from psycopg import Connection
 
 from onceflow_producer.failpoint import hit
 from onceflow_reconciler.cursors import Cursor
-from onceflow_reconciler.finding_store import Finding, record, remedied
+from onceflow_reconciler.finding import Finding
+from onceflow_reconciler.finding_store import record, remedied
 from onceflow_reconciler.known_events import Backlog, BacklogTooLong, unknown_ids
 from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.republish import Republisher

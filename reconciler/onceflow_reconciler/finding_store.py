@@ -6,37 +6,16 @@ Rule: whoever finds a drift again finds its row; nothing here decides what is fo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 from psycopg import Connection
 
 from onceflow_processor.arrays import Texts
+from onceflow_reconciler.finding import Finding
 from onceflow_schemas.sql import queries
 
 _SQL = queries("reconcile")
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One drift.
-
-    Attributes:
-        kind: one of ``FINDING_KINDS``.
-        subject: what it is about, in words that stay the same.
-        account, mode: where it belongs to one.
-        facts: ids, counts and times; nothing personal.
-        amount, currency: money at stake, in the currency's smallest unit.
-    """
-
-    kind: str
-    subject: str
-    account: str | None = None
-    mode: str | None = None
-    facts: dict[str, Any] = field(default_factory=dict)
-    amount: int | None = None
-    currency: str | None = None
 
 
 def record(connection: Connection[Any], findings: Sequence[Finding]) -> list[int]:

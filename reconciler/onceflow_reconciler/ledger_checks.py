@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from psycopg import Connection
 
-from onceflow_reconciler.finding_store import Finding, record
+from onceflow_reconciler.finding import Finding
+from onceflow_reconciler.finding_store import record
 from onceflow_schemas.sql import queries
 
 ROWS_MAX: Final = 1_000

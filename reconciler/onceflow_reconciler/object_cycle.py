@@ -19,7 +19,8 @@ from psycopg import Connection
 from onceflow_processor.arrays import Texts, Uuids
 from onceflow_reconciler.compare_objects import Drift, Known, compare_object, operation_id_of
 from onceflow_reconciler.cursors import Cursor
-from onceflow_reconciler.finding_store import Finding, record, remedied
+from onceflow_reconciler.finding import Finding
+from onceflow_reconciler.finding_store import record, remedied
 from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.slices import Slice, SliceRules, ahead
 from onceflow_reconciler.stripe_lists import PAYMENT_INTENTS, REFUNDS, StripeList, StripeLists, TooManyPages

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
 
 import stripe
@@ -20,6 +20,7 @@ from onceflow_processor.operations.senders.exchange import Exchange, NoAnswer, r
 from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
 from onceflow_reconciler.list_page import Page, Unbelievable, read_page
 from onceflow_reconciler.slices import Slice
+from onceflow_schemas.strict_json import read_strictly
 
 PAGE_ITEMS: Final = 100
 PAGES_MAX: Final = 1_000
@@ -42,6 +43,7 @@ class StripeList(NamedTuple):
 
 EVENTS: Final = StripeList("/v1/events", "event", "rak_event_read")
 PAYMENT_INTENTS: Final = StripeList("/v1/payment_intents", "payment_intent", "rak_payment_intent_read")
+WEBHOOK_ENDPOINTS: Final = StripeList("/v1/webhook_endpoints", "webhook_endpoint", "rak_webhook_read")
 REFUNDS: Final = StripeList("/v1/refunds", "refund", "rak_charge_read")
 
 
@@ -148,6 +150,19 @@ class StripeLists:
                 return
             after = {"starting_after": page.items[-1].id}
         raise TooManyPages
+
+    def all_of(self, account: str, of: StripeList) -> list[Mapping[str, Any]]:
+        """Return the first page of a short list; Stripe lets an account have 16 webhook endpoints.
+
+        Raises:
+            NotReadable, Believed: see ``pages``.
+        """
+        got = self.get(account, of.path, {"limit": PAGE_ITEMS}, permission=of.permission)
+        told = read_strictly(got.body).value
+        entries = told.get("data") if isinstance(told, dict) else None
+        if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
+            raise Believed(Unbelievable("unreadable", "the answer is no list of Stripe"))
+        return entries
 
     def get(self, account: str, path: str, asked: Mapping[str, object], *, permission: str) -> Got:
         """Ask until there is an answer, bounded.

@@ -63,6 +63,48 @@ _KINDS: Final = (
         "onceflow doctor",
     ),
     FindingKind(
+        "reconcile_behind",
+        "a list that was not read for 25 days",
+        "Stripe shows events for 30 days only. What is not read before is out of reach.",
+        "possible",
+        "onceflow reconcile --once",
+    ),
+    FindingKind(
+        "clock_skew",
+        "a clock that differs from Stripe's by more than a minute",
+        "The bridge refuses signatures whose time is too far from its own clock, and the database's clock decides about leases and waits.",
+        "no",
+        "onceflow doctor",
+    ),
+    FindingKind(
+        "endpoint_missing",
+        "no webhook endpoint that is enabled",
+        "No endpoint of the account leads to a path of the bridge, or none is enabled. Events come late, by the reconciler alone.",
+        "no",
+        "onceflow findings show ID",
+    ),
+    FindingKind(
+        "endpoint_disabled",
+        "a webhook endpoint that is disabled",
+        "Stripe disables an endpoint after days without an answer. Events come late, by the reconciler alone. Enable it in Stripe's dashboard.",
+        "no",
+        "onceflow findings show ID",
+    ),
+    FindingKind(
+        "endpoint_lacks_types",
+        "event types that no webhook endpoint sends",
+        "Events of these types had to be brought from the list, and no enabled endpoint has them. Add them in Stripe's dashboard.",
+        "no",
+        "onceflow findings show ID",
+    ),
+    FindingKind(
+        "endpoint_other_version",
+        "a webhook endpoint of an API version that this release does not know",
+        "Its events are handled, and fields may have other shapes than handlers expect.",
+        "possible",
+        "onceflow findings show ID",
+    ),
+    FindingKind(
         "object_without_operation",
         "an effect at Stripe that no operation asked for",
         "An intent or refund carries the id of an operation that the database does not have: a script used our metadata, another deployment shares the "
@@ -139,6 +181,14 @@ _KINDS: Final = (
         "Its position and the topic's log contradict each other: records were lost, or the topic was made anew.",
         "possible",
         "onceflow progress show",
+    ),
+    FindingKind(
+        "outcome_contradiction",
+        "an outcome that was published otherwise than its handler gives it now",
+        "The database was put back behind the topic. The published outcome stands; when its event ran again, the handler gave other bytes, because the "
+        "tables that it reads differ. `onceflow replay --rerun` shows the difference and can publish it as a revision.",
+        "possible",
+        "onceflow replay --topic TOPIC --event-id EVENT --rerun",
     ),
 )
 

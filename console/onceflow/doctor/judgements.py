@@ -124,6 +124,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "operation": _READ,
         "lane": _READ,
         "outcome": _READ,
+        "outcome_contradiction": _READ,
         "lease": ("SELECT", "INSERT", "UPDATE"),
         "finding": ("SELECT", "INSERT", "UPDATE"),
         "remedy": ("SELECT", "INSERT"),

@@ -16,10 +16,10 @@ from psycopg import Connection
 
 from onceflow_processor.admission import Rules
 from onceflow_processor.kafka_client import StartClient
-from onceflow_processor.records import Headers, Partition, Record
 from onceflow_reconciler.slices import Slice
 from onceflow_reconciler.stripe_lists import EVENTS, Believed, NotReadable, StripeLists, TooManyPages
 from onceflow_reconciler.verify.hours import PROOF_VERSION, HourSum, proof_faults, to_list
+from onceflow_reconciler.verify.page_lines import plain_lines, record_of
 from onceflow_reconciler.verify.seen_rows import event_row, outcome_row
 from onceflow_reconciler.verify.topic_scan import Bounds, opened
 from onceflow_schemas.failure import Misconfigured, Unavailable
@@ -149,9 +149,13 @@ class Proving:
                     self._run("add_passed", **given, high=one.high, next_offset=passed[number])
                 self._note_topic(topic, topic_id, first, bounds)
                 with self._connection.cursor().copy(_SQL["copy_events"]) as copy:
+                    given = question.rules.inputs.get(topic)
+                    is_ours = given is None or given.format == "onceflow"
                     for page in scan.messages(first, bounds):
-                        for message in page:
-                            record = _record(topic, message)
+                        lines, rest = plain_lines(page, topic_id, passed) if is_ours else ([], page)
+                        copy.write(b"".join(lines))
+                        for message in rest:
+                            record = record_of(topic, message)
                             behind = record.offset < passed[record.partition.number]
                             copy.write_row(
                                 event_row(record, topic_id=topic_id, rules=question.rules, now=now, passed=behind)
@@ -194,7 +198,7 @@ class Proving:
         with self._connection.cursor().copy(_SQL["copy_outcomes"]) as copy:
             for page in pages:
                 for message in page:
-                    record = _record("", message)
+                    record = record_of("", message)
                     lane = record.partition.number
                     row = outcome_row(
                         lane, record.offset, key=record.key, value=record.value, headers=record.headers, source=source
@@ -377,13 +381,3 @@ class Proving:
 
     def _rows(self, query: str, **given: object) -> list[Any]:
         return self._connection.execute(_SQL[query], {**self._window, **given}).fetchall()
-
-
-def _record(topic: str, message: Message) -> Record:
-    partition, offset = message.partition(), message.offset()
-    assert partition is not None, "the scan leaves out what has no place"
-    assert offset is not None, "the scan leaves out what has no place"
-    headers: Headers = message.headers() or []  # type: ignore[assignment]  # the stub allows what only a sender gives
-    return Record(
-        Partition(topic, partition), offset, message.timestamp()[1], message.key(), message.value(), headers, 0
-    )

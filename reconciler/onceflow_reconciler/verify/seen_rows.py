@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import orjson
@@ -30,14 +30,14 @@ _OURS: Final = frozenset(
 
 SEQ_MAX: Final = 2**63 - 1
 REVISION_MAX: Final = 2**31 - 1
-_TIME_MS_MAX: Final = 253_402_300_799_000
+TIME_MS_MAX: Final = 253_402_300_799_000
 """The end of the year 9999: a record may say any time."""
 
 EventRow = tuple[
     str,
     int,
     int,
-    datetime,
+    int,
     str | None,
     str | None,
     str | None,
@@ -47,7 +47,7 @@ EventRow = tuple[
     bytes | None,
     bool | None,
 ]
-"""Topic id, partition, offset, time; account, mode, event id, created, received at; what the marker's and, where it is another,
+"""Topic id, partition, offset, time in milliseconds; account, mode, event id, created, received at; what the marker's and, where it is another,
 the value's digest must be; whether somebody vouches for it, None where that was not asked."""
 
 
@@ -153,8 +153,8 @@ def _texts(headers: Sequence[tuple[str, bytes | None]]) -> Mapping[str, str]:
     return said
 
 
-def _time_of(record: Record) -> datetime:
-    return datetime.fromtimestamp(min(max(0, record.timestamp_ms), _TIME_MS_MAX) / 1000, UTC)
+def _time_of(record: Record) -> int:
+    return min(max(0, record.timestamp_ms), TIME_MS_MAX)
 
 
 def _text(raw: bytes | None) -> str:

@@ -93,3 +93,18 @@ WHERE finding.kind = 'operation_behind' AND finding.state IN ('open', 'recurring
   AND operation.id = (finding.facts ->> 'operation_id')::uuid
   AND operation.external_id IS NOT NULL AND operation.state IN ('succeeded', 'failed', 'canceled')
 RETURNING finding.id;
+
+-- name: now
+SELECT extract(epoch FROM clock_timestamp())::float8;
+
+-- name: missed_types
+-- Of events that had to be brought in the last day.  Index: finding_open serves only the open ones; a day's are few.
+SELECT DISTINCT facts ->> 'type' FROM onceflow.finding
+WHERE kind = 'missed_event' AND account = %(account)s AND mode = %(mode)s AND last_seen_at > clock_timestamp() - interval '1 day';
+
+-- name: gone_beside
+-- Findings of these kinds that are not among those seen now; of one account, or those of none.  Index: finding_open.
+UPDATE onceflow.finding
+SET state = 'healed', healed_at = clock_timestamp()
+WHERE kind = ANY(%(kinds)s::text[]) AND state IN ('open', 'recurring') AND account IS NOT DISTINCT FROM %(account)s::text
+  AND subject <> ALL(%(subjects)s::text[]);

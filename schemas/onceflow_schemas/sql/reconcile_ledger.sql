@@ -81,3 +81,14 @@ FROM onceflow.progress
 WHERE stopped IS NOT NULL
 ORDER BY topic, partition
 LIMIT %(rows_max)s;
+
+-- name: outcome_contradiction
+-- Outcomes that the topic had when the database was put back, and that a handler gave otherwise afterwards.
+SELECT 'outcome ' || outcome.outcome_id AS subject, NULL::text AS account, NULL::text AS mode,
+       jsonb_build_object('outcome_id', outcome.outcome_id, 'revision', outcome.revision, 'lane', outcome.lane, 'seq', outcome.seq,
+                          'type', outcome.type, 'cause', contradiction.cause, 'since', contradiction.noticed_at) AS facts,
+       NULL::bigint AS amount, NULL::text AS currency
+FROM onceflow.outcome_contradiction AS contradiction
+JOIN onceflow.outcome USING (lane, seq)
+ORDER BY contradiction.noticed_at
+LIMIT %(rows_max)s;

@@ -7,7 +7,7 @@ SELECT set_config('idle_in_transaction_session_timeout', '0', true), set_config(
 
 -- name: make_seen_event
 CREATE TEMPORARY TABLE seen_event (
-    topic_id text NOT NULL, partition integer NOT NULL, "offset" bigint NOT NULL, record_time timestamptz NOT NULL,
+    topic_id text NOT NULL, partition integer NOT NULL, "offset" bigint NOT NULL, record_ms bigint NOT NULL,
     account text, mode text, event_id text, created timestamptz, received_at text, digest bytea NOT NULL,
     value_digest bytea, trusted boolean
 ) ON COMMIT DROP;
@@ -96,14 +96,14 @@ SELECT s.topic_id, s.partition, s."offset", s.account, s.mode, s.event_id, s.cre
             WHEN q."offset" IS NOT NULL THEN 'quarantined'
             WHEN s."offset" >= p.next_offset THEN CASE WHEN s.trusted THEN 'not_yet_due' ELSE 'foreign' END
             WHEN other.event_id IS NOT NULL THEN 'duplicate'
-            WHEN s.record_time < coalesce(gone.gone_before, '-infinity') THEN 'forgotten'
+            WHEN to_timestamp(s.record_ms / 1000.0) < coalesce(gone.gone_before, '-infinity') THEN 'forgotten'
             ELSE 'without_state' END AS state,
        here.event_id IS NOT NULL
            AND ((here.account, here.mode, here.event_id) IS DISTINCT FROM (s.account, s.mode, s.event_id)
                 OR here.body_sha256 <> s.digest) AS marker_differs,
        q."offset" IS NOT NULL AND sha256(coalesce(q.value, '')) <> coalesce(s.value_digest, s.digest) AS quarantine_differs,
        here.state = 'quarantined' AND q."offset" IS NULL
-           AND s.record_time >= coalesce(gone.gone_before, '-infinity') AS quarantine_lacks
+           AND to_timestamp(s.record_ms / 1000.0) >= coalesce(gone.gone_before, '-infinity') AS quarantine_lacks
 FROM seen_event AS s
 JOIN passed AS p USING (topic_id, partition)
 LEFT JOIN onceflow.inbox AS here
@@ -113,7 +113,7 @@ LEFT JOIN onceflow.inbox AS other ON (other.account, other.mode, other.event_id)
 LEFT JOIN onceflow.quarantine AS q
        ON (q.topic_id, q.partition, q."offset") = (s.topic_id, s.partition, s."offset")
 LEFT JOIN (SELECT max(gone_before) AS gone_before FROM onceflow.retention WHERE name IN ('inbox', 'quarantine')) AS gone ON true
-WHERE coalesce(s.created, s.record_time) >= %(since)s AND coalesce(s.created, s.record_time) < %(until)s
+WHERE coalesce(s.created, to_timestamp(s.record_ms / 1000.0)) >= %(since)s AND coalesce(s.created, to_timestamp(s.record_ms / 1000.0)) < %(until)s
   AND (%(account)s::text IS NULL OR s.account = %(account)s);
 
 -- name: judge_records
