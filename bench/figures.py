@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Unit = Literal["x", "ms", "MiB"]
+Unit = Literal["x", "ms", "MiB", "/s"]
 
 
 @dataclass(frozen=True, slots=True)

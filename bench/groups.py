@@ -12,6 +12,7 @@ from bench import (
     bridge,
     database,
     end_to_end,
+    heal,
     large,
     memory,
     operations,
@@ -20,6 +21,7 @@ from bench import (
     relay,
     replay,
     two_processors,
+    verify,
 )
 from bench.figures import Figure, Measured
 from bench.stage import Stage
@@ -45,6 +47,8 @@ _MODULES = {
     "poisoned_key": poisoned_key,
     "two_processors": two_processors,
     "operations": operations,
+    "verify": verify,
+    "heal": heal,
     "memory": memory,
 }
 GROUPS = tuple(Group(name, module.FIGURES, module.measure) for name, module in _MODULES.items())

@@ -29,6 +29,8 @@ class Sizes:
     requests: int
     requests_per_second: float
     markers: int
+    verify_events: int
+    missed_events: int
 
 
 FULL = Sizes(
@@ -49,6 +51,8 @@ FULL = Sizes(
     requests=200,
     requests_per_second=20.0,
     markers=10_000_000,
+    verify_events=200_000,
+    missed_events=10_000,
 )
 QUICK = Sizes(
     rounds=1,
@@ -68,4 +72,6 @@ QUICK = Sizes(
     requests=10,
     requests_per_second=20.0,
     markers=5_000,
+    verify_events=600,
+    missed_events=150,
 )

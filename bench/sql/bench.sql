@@ -58,3 +58,10 @@ FROM (SELECT count(*) AS partitions FROM onceflow.progress GROUP BY owner) AS sh
 
 -- name: published
 SELECT coalesce(sum(published_seq), 0)::bigint FROM onceflow.lane;
+
+-- name: unpublished
+SELECT coalesce(sum(head_seq - published_seq), 0)::bigint FROM onceflow.lane;
+
+-- name: brought
+-- Missed events that have their marker.
+SELECT count(*) FROM onceflow.inbox WHERE event_id LIKE 'evt_M%';

@@ -7,7 +7,7 @@ be believed or judged stays, and is read again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -30,6 +30,8 @@ from onceflow_schemas.times import format_time
 
 SOURCE: Final = "events"
 WHO: Final = "reconciler"
+CHUNK_EVENTS: Final = 2_000
+"""So many events that no table knows are looked for in the topics at a time, and brought together."""
 
 _SQL = queries("reconcile")
 _HOURS = queries("verify")
@@ -117,14 +119,35 @@ class EventCycle:
 
     def _hand_over(self, account: str, part: Slice, told: Told) -> HourSum:
         found = HourSum(0, 0)
+        unknown: list[Listed] = []
         for page in self._lists.pages(account, EVENTS, part):
             told.listed += len(page.items)
             found = found.plus(hour_sum(event.id for event in page.items))
-            missed = self._missed(account, page.items)
-            told.missed += len(missed)
-            if missed:
-                self._bring(account, missed, told)
+            unknown += self._unknown(account, page.items)
+            if len(unknown) >= CHUNK_EVENTS:
+                self._settle(account, unknown, told)
+                unknown = []
+        self._settle(account, unknown, told)
         return found
+
+    def _settle(self, account: str, unknown: list[Listed], told: Told) -> None:
+        """Bring those that are not on their way either."""
+        if not unknown:
+            return
+        waiting = self._backlog.among({event.id for event in unknown})
+        # Asked again: what the processor has done while the topic was looked through is known by now.
+        missed = self._unknown(account, [event for event in unknown if event.id not in waiting])
+        told.missed += len(missed)
+        if missed:
+            self._bring(account, missed, told)
+
+    def _unknown(self, account: str, events: Sequence[Listed]) -> list[Listed]:
+        """Return the events that no table knows."""
+        if not events:
+            return []
+        ids = [event.id for event in events]
+        left = set(unknown_ids(self._connection, account=account, mode=self._mode, event_ids=ids))
+        return [event for event in events if event.id in left]
 
     def _due_hour(self, account: str, now: int) -> tuple[Slice, ...]:
         """Return the hour that is read once more, as a whole, so that it can be proved; empty where none is due."""
@@ -140,19 +163,6 @@ class EventCycle:
         listed, id_hash = (None, 0) if found is None else found
         given = {"account": account, "mode": self._mode, "hour": hour.since, "listed": listed, "id_hash": id_hash}
         self._connection.execute(_HOURS["keep_hour"], given)
-
-    def _missed(self, account: str, events: tuple[Listed, ...]) -> list[Listed]:
-        """Return the events that are neither known nor on their way."""
-        unknown = self._unknown(account, [event.id for event in events])
-        if not unknown:
-            return []
-        waiting = self._backlog.among(set(unknown))
-        # Asked again: what the processor has done while the topic was looked through is known by now.
-        left = set(self._unknown(account, [one for one in unknown if one not in waiting]))
-        return [event for event in events if event.id in left]
-
-    def _unknown(self, account: str, event_ids: list[str]) -> list[str]:
-        return unknown_ids(self._connection, account=account, mode=self._mode, event_ids=event_ids)
 
     def _bring(self, account: str, missed: list[Listed], told: Told) -> None:
         found = [

@@ -28,6 +28,7 @@ PAGES_MAX: Final = 1_000
 TRIES_MAX: Final = 6
 RETRY_SECONDS_MAX: Final = 30.0
 RETRY_SECONDS: Final = 0.5
+CATCH_UP_SECONDS: Final = 1.0
 
 _OK = 200
 _REFUSED = frozenset({401, 403})
@@ -195,9 +196,11 @@ class StripeLists:
         self._runner.close()
 
     def _keep_pace(self, account: str) -> None:
+        # Who was kept from asking may catch up a little, so that the rate is one over some seconds.
         now = time.monotonic()
-        begin_at = max(now, self._next_at.get(account, now))
-        self._next_at[account] = begin_at + self._pause_seconds
+        due_at = max(self._next_at.get(account, now), now - CATCH_UP_SECONDS)
+        begin_at = max(now, due_at)
+        self._next_at[account] = due_at + self._pause_seconds
         if begin_at > now:
             self._wait(begin_at - now)
         self.requests[account] = self.requests.get(account, 0) + 1

@@ -100,6 +100,11 @@ class SimulatorClient:
         """Connect an account with the platform; state "deauthorized" ends that."""
         self.call("POST", "/accounts", body={"account": account, "state": state})
 
+    def tell_events(self, events: Sequence[Json], *, account: str | None = None, livemode: bool = False) -> int:
+        """Have the list show whole events that nobody delivers, oldest first; how many."""
+        body = {"account": account, "livemode": livemode, "events": list(events)}
+        return int(self.call("POST", "/events", body=body)["told"])
+
     def add_webhook(self, url: str, *, secrets: Sequence[str], **knobs: object) -> str:
         """Send events to an address; its id."""
         return str(self.call("POST", "/webhooks", body={"url": url, "secrets": list(secrets), **knobs})["id"])

@@ -23,6 +23,7 @@ from onceflow_simulator.knobs import Knobs
 from onceflow_simulator.ledger import Kind
 from onceflow_simulator.resources import webhook_endpoints
 from onceflow_simulator.stripe_api import StripeApi
+from onceflow_simulator.told_events import ToldEvents, tell
 from onceflow_simulator.world import ApiKey, World
 
 
@@ -131,6 +132,12 @@ def _add_state(app: FastAPI, world: World, *, api: StripeApi, deliveries: Delive
         """Change some of them, all or none."""
         world.knobs = read(Knobs, {**world.knobs.model_dump(), **given})
         return world.knobs
+
+    @app.post("/_sim/events")
+    async def told(given: ToldEvents) -> dict[str, Any]:
+        """Take events that the list shows and nobody delivers."""
+        account = world.account(given.account or world.platform, livemode=given.livemode)
+        return {"told": tell(world, account, given.events)}
 
     @app.get("/_sim/deliveries")
     async def delivered() -> dict[str, Any]:
