@@ -122,7 +122,9 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON onceflow.parked_key, onceflow.parked TO 
 GRANT INSERT, UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, type,
                       retry_asked_at, retry_asked_by, decided_at, decided_by, decision, reason)
 ON onceflow.quarantine TO onceflow_operator;
--- Findings that a person takes as they are.
+-- Findings that a person takes as they are, or has healed.
+GRANT INSERT ON onceflow.remedy TO onceflow_operator;
+GRANT UPDATE (look_asked) ON onceflow.operation TO onceflow_operator;
 GRANT UPDATE (state, decided_at, decided_by, reason) ON onceflow.finding TO onceflow_operator;
 
 COMMIT;

@@ -22,6 +22,7 @@ was healed (`healed`); one that comes back is `recurring`; one that a person tak
 ```sh
 onceflow findings list                 # what is open; --all, --kind, --account, --json
 onceflow findings show ID              # on one page: what, since when, money at stake, what was tried, the first command
+onceflow findings heal ID --reason 'now' --execute       # what may be done without a decision, at once
 onceflow findings accept ID --reason 'known' --execute
 onceflow reconcile --once --dry-run    # look now, and change nothing
 ```

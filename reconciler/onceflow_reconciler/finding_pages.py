@@ -5,13 +5,15 @@ Rule: an acceptance and its audit are one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from uuid import UUID
 
 from psycopg import Connection
 from psycopg.rows import dict_row
 
+from onceflow_reconciler.remedies import Action
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.sql import queries
 
@@ -65,6 +67,22 @@ def accept_findings(connection: Connection[Any], ids: Sequence[int], *, who: str
         subjects = [f"finding {row['id']} {row['kind']} {row['subject']}" for row in accepted]
         cursor.execute(_SQL["audit"], {"who": who, "reason": reason, "subjects": subjects})
     return accepted
+
+
+def heal_in_tables(
+    connection: Connection[Any], found: Sequence[Mapping[str, Any]], *, action: Action, who: str, reason: str
+) -> None:
+    """Have workers or processors take up what findings are about; ``republish`` is only written down here."""
+    with connection.transaction():
+        if action == "look":
+            ids = [UUID(one["facts"]["operation_id"]) for one in found]
+            connection.execute(_SQL["heal_look"], {"ids": ids})
+        elif action == "retry":
+            connection.execute(_SQL["heal_retry"], {"order_keys": [one["facts"]["order_key"] for one in found]})
+        given = {"action": action, "who": who, "reason": reason}
+        connection.execute(_SQL["healing"], {**given, "ids": [one["id"] for one in found]})
+        subjects = [f"finding {one['id']} {one['kind']} {one['subject']}" for one in found]
+        connection.execute(_SQL["heal_audit"], {**given, "subjects": subjects})
 
 
 _ANY: Final = {"states": None, "kind": None, "account": None}

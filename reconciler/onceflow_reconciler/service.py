@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -136,6 +136,20 @@ def look_once(options: ReconcilerOptions, *, dry_run: bool) -> dict[str, Looked]
     """
     with Lifetime(parent_pid=options.parent_pid) as lifetime:
         return _Service(options, lifetime, metrics=ReconcilerMetrics(CollectorRegistry())).once(dry_run=dry_run)
+
+
+def bring(options: ReconcilerOptions, events: Mapping[str, Sequence[str]]) -> None:
+    """Read events at Stripe by their ids, by account, and bring them to the event topic; twice harms nothing.
+
+    Raises:
+        NotReadable: Stripe does not show one of them.
+        Failure: the broker does not have them.
+    """
+    with Lifetime(parent_pid=options.parent_pid) as lifetime:
+        connection = connect(options.database_url, application_name=ROLE, prepared=options.prepared, autocommit=True)
+        with connection, _Tools(options, connection, wait=lifetime.wait) as tools:
+            for account, ids in events.items():
+                tools.republisher.publish(account, [tools.lists.event(account, one) for one in ids])
 
 
 class _Service:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 import stripe
 
 from onceflow_processor.operations.senders.exchange import Exchange, NoAnswer, retry_after_seconds
 from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
-from onceflow_reconciler.list_page import Page, Unbelievable, read_page
+from onceflow_reconciler.list_page import Listed, Page, Unbelievable, read_page
 from onceflow_reconciler.slices import Slice
 from onceflow_schemas.strict_json import read_strictly
 
@@ -151,6 +151,19 @@ class StripeLists:
                 return
             after = {"starting_after": page.items[-1].id}
         raise TooManyPages
+
+    def event(self, account: str, event_id: str) -> Listed:
+        """Return one event.
+
+        Raises:
+            NotReadable: Stripe does not show it (any more).
+            Believed: the answer is no event of this id.
+        """
+        got = self.get(account, f"{EVENTS.path}/{quote(event_id, safe='')}", {}, permission=EVENTS.permission)
+        body = read_strictly(got.body).value
+        if not isinstance(body, dict) or body.get("id") != event_id or not isinstance(body.get("created"), int):
+            raise Believed(Unbelievable("unreadable", f"the answer is not {event_id}"))
+        return Listed(event_id, body["created"], body)
 
     def all_of(self, account: str, of: StripeList) -> list[Mapping[str, Any]]:
         """Return the first page of a short list; Stripe lets an account have 16 webhook endpoints.

@@ -1,23 +1,27 @@
 """``onceflow findings``: what the reconciler has found, in plain words, and what a person decides about it.
 
-Rule: ``accept`` is a dry run unless ``--execute`` is given, and needs a reason, which is kept in the audit.
+Rule: ``accept`` and ``heal`` are dry runs unless ``--execute`` is given, and need a reason, which is kept in the audit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from onceflow.command_options import Config, Json, Set, setting_sources
+from onceflow.command_options import Config, Json, KafkaConfig, Live, Set, setting_sources
 from onceflow.results import say, write_object, write_table
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
+    from onceflow.settings import SettingSources
+    from onceflow_reconciler.remedies import Action
+
 NEEDS = ("database.url",)
+BRING_NEEDS = ("deployment.id", "stripe.account", "attestation.keys", "kafka.bootstrap.servers", "database.url")
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 10_000
 LIST_COLUMNS = ("id", "kind", "state", "since", "money", "about")
@@ -116,6 +120,66 @@ def accept(
         for one in named:
             say(f"{one['id']} {one['kind']} {one['subject']}: {word}")
     raise typer.Exit(0 if len(done) == len(set(finding_ids)) else 1)
+
+
+@app.command()
+def heal(
+    finding_ids: Ids,
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the audit.")],
+    execute: Annotated[
+        bool, typer.Option("--execute/--dry-run", help="Do it; without this flag it is only shown.")
+    ] = False,
+    config: Config = None,
+    kafka_config: KafkaConfig = None,
+    assignments: Set = None,
+    live: Live = False,
+    as_json: Json = False,
+) -> None:
+    """Do now what may be done about findings without a decision; whatever else is open is named with its first command."""
+    from onceflow.operator_name import operator_name
+    from onceflow_reconciler.finding_pages import OPEN, heal_in_tables, show_finding
+    from onceflow_reconciler.remedies import MEANINGS, REMEDIES
+    from onceflow_schemas.findings import FINDING_KINDS
+
+    if not reason.strip():
+        raise typer.BadParameter("--reason says nothing")
+    with _session(config, assignments) as connection:
+        found = [one for one in (show_finding(connection, each) for each in finding_ids) if one["state"] in OPEN]
+        by_action: dict[Action, list[dict[str, Any]]] = {}
+        for one in found:
+            if one["kind"] in REMEDIES:
+                by_action.setdefault(REMEDIES[one["kind"]], []).append(one)
+        if execute:
+            if "republish" in by_action:
+                sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments, live=live)
+                _bring(by_action["republish"], sources)
+            for action, ones in by_action.items():
+                heal_in_tables(connection, ones, action=action, who=operator_name(), reason=reason)
+    told = [{"id": one["id"], "kind": one["kind"], "action": REMEDIES.get(one["kind"])} for one in found]
+    if as_json:
+        write_object({"executed": execute, "findings": told})
+    else:
+        for one in found:
+            action = REMEDIES.get(one["kind"])
+            words = f"needs a person: {FINDING_KINDS[one['kind']].first}" if action is None else MEANINGS[action]
+            say(
+                f"{one['id']} {one['kind']} {one['subject']}: {words}"
+                + ("" if execute or action is None else " (--execute)")
+            )
+    raise typer.Exit(0 if len(found) == len(set(finding_ids)) and all(one["action"] for one in told) else 1)
+
+
+def _bring(found: Sequence[Mapping[str, Any]], sources: SettingSources) -> None:
+    from onceflow.service_options import reconciler_options
+    from onceflow.settings import load_settings
+    from onceflow_reconciler.service import bring
+
+    settings = load_settings(sources, needs=BRING_NEEDS).settings
+    events: dict[str, list[str]] = {}
+    for one in found:
+        events.setdefault(one["account"], []).append(one["facts"]["event_id"])
+    bring(reconciler_options(settings), events)
 
 
 @contextmanager

@@ -32,3 +32,23 @@ RETURNING id, kind, subject;
 INSERT INTO onceflow.audit (who, action, subject, before, after, reason)
 SELECT %(who)s, 'finding_accept', subject, '{"state": "open"}'::jsonb, '{"state": "accepted"}'::jsonb, %(reason)s
 FROM unnest(%(subjects)s::text[]) AS accepted (subject);
+
+-- name: heal_look
+-- Workers look at once at operations that nobody has in hand.
+UPDATE onceflow.operation SET look_asked = true, next_attempt_at = clock_timestamp()
+WHERE id = ANY(%(ids)s::uuid[]) AND state IN ('unknown', 'pending', 'sending', 'requested')
+  AND (lease_until IS NULL OR lease_until <= clock_timestamp());
+
+-- name: heal_retry
+UPDATE onceflow.parked_key SET due_at = clock_timestamp() WHERE order_key = ANY(%(order_keys)s::text[]) AND reason = 'retry';
+
+-- name: healing
+-- What was done by a person, with its reason.
+INSERT INTO onceflow.remedy (finding_id, action, who, result)
+SELECT id, %(action)s, %(who)s, %(reason)s FROM unnest(%(ids)s::bigint[]) AS healed (id)
+ORDER BY id;
+
+-- name: heal_audit
+INSERT INTO onceflow.audit (who, action, subject, before, after, reason)
+SELECT %(who)s, 'finding_heal', subject, '{"state": "open"}'::jsonb, json_build_object('action', %(action)s::text), %(reason)s
+FROM unnest(%(subjects)s::text[]) AS healed (subject);
