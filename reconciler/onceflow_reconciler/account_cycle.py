@@ -22,7 +22,7 @@ from onceflow_reconciler.object_cycle import Compared, ObjectCycle
 from onceflow_reconciler.stripe_lists import (
     EVENTS,
     WEBHOOK_ENDPOINTS,
-    Believed,
+    NotBelieved,
     NotReadable,
     StripeLists,
     TooManyPages,
@@ -95,7 +95,7 @@ class AccountCycle:
             self._look_at_surroundings(account, now)
             looked.waits = self._events.look(account, now=now, told=looked.events)
             self._objects.look(account, now=now, told=looked.objects)
-        except Believed as error:
+        except NotBelieved as error:
             looked.waits = error.why.code
             facts = {"why": error.why.code, "detail": error.why.detail}
             self._record(Finding("list_unbelievable", f"lists of {account}", account, self._mode, facts))

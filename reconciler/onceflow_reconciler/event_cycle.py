@@ -87,7 +87,7 @@ class EventCycle:
         """Read what is ahead of the account's cursor; why it waits, None when it need not.
 
         Raises:
-            Believed, NotReadable, TooManyPages: nothing can be said; the cursor stays.
+            NotBelieved, NotReadable, TooManyPages: nothing can be said; the cursor stays.
             LeaseLost, Failure, psycopg.Error: it goes on from the cursor next time.
         """
         cursor = self._cursor(account)

@@ -79,7 +79,7 @@ class ObjectCycle:
         """Compare what was made since the last look.
 
         Raises:
-            NotReadable, Believed, TooManyPages: nothing can be said of a list; its cursor stays.
+            NotReadable, NotBelieved, TooManyPages: nothing can be said of a list; its cursor stays.
             LeaseLost, psycopg.Error: it goes on from the cursor next time.
         """
         for of in LISTS:

@@ -74,8 +74,8 @@ class TooManyPages(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Believed(Exception):
-    """Not raised by a list that is sound: why one cannot be believed."""
+class NotBelieved(Exception):
+    """A list cannot be believed, and why."""
 
     why: Unbelievable
 
@@ -134,7 +134,7 @@ class StripeLists:
 
         Raises:
             NotReadable: the account's key is refused, or Stripe does not answer.
-            Believed: the list cannot be believed.
+            NotBelieved: the list cannot be believed.
             TooManyPages: cut the stretch.
         """
         seen: set[str] = set()
@@ -145,7 +145,7 @@ class StripeLists:
             got = self.get(account, of.path, asked, permission=of.permission)
             page = read_page(got.body, kind=of.kind, within=within, seen=seen)
             if isinstance(page, Unbelievable):
-                raise Believed(page)
+                raise NotBelieved(page)
             yield page
             if not page.has_more:
                 return
@@ -157,25 +157,25 @@ class StripeLists:
 
         Raises:
             NotReadable: Stripe does not show it (any more).
-            Believed: the answer is no event of this id.
+            NotBelieved: the answer is no event of this id.
         """
         got = self.get(account, f"{EVENTS.path}/{quote(event_id, safe='')}", {}, permission=EVENTS.permission)
         body = read_strictly(got.body).value
         if not isinstance(body, dict) or body.get("id") != event_id or not isinstance(body.get("created"), int):
-            raise Believed(Unbelievable("unreadable", f"the answer is not {event_id}"))
+            raise NotBelieved(Unbelievable("unreadable", f"the answer is not {event_id}"))
         return Listed(event_id, body["created"], body)
 
     def all_of(self, account: str, of: StripeList) -> list[Mapping[str, Any]]:
         """Return the first page of a short list; Stripe lets an account have 16 webhook endpoints.
 
         Raises:
-            NotReadable, Believed: see ``pages``.
+            NotReadable, NotBelieved: see ``pages``.
         """
         got = self.get(account, of.path, {"limit": PAGE_ITEMS}, permission=of.permission)
         told = read_strictly(got.body).value
         entries = told.get("data") if isinstance(told, dict) else None
         if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
-            raise Believed(Unbelievable("unreadable", "the answer is no list of Stripe"))
+            raise NotBelieved(Unbelievable("unreadable", "the answer is no list of Stripe"))
         return entries
 
     def get(self, account: str, path: str, asked: Mapping[str, object], *, permission: str) -> Got:

@@ -174,12 +174,17 @@ def _bring(found: Sequence[Mapping[str, Any]], sources: SettingSources) -> None:
     from onceflow.service_options import reconciler_options
     from onceflow.settings import load_settings
     from onceflow_reconciler.service import bring
+    from onceflow_reconciler.stripe_lists import NotBelieved, NotReadable
+    from onceflow_schemas.failure import Unavailable
 
     settings = load_settings(sources, needs=BRING_NEEDS).settings
     events: dict[str, list[str]] = {}
     for one in found:
         events.setdefault(one["account"], []).append(one["facts"]["event_id"])
-    bring(reconciler_options(settings), events)
+    try:
+        bring(reconciler_options(settings), events)
+    except (NotReadable, NotBelieved) as error:
+        raise Unavailable("stripe_not_readable", f"Stripe does not show the event: {error}") from error
 
 
 @contextmanager

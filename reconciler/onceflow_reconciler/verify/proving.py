@@ -17,7 +17,7 @@ from psycopg import Connection
 from onceflow_processor.admission import Rules
 from onceflow_processor.kafka_client import StartClient
 from onceflow_reconciler.slices import Slice
-from onceflow_reconciler.stripe_lists import EVENTS, Believed, NotReadable, StripeLists, TooManyPages
+from onceflow_reconciler.stripe_lists import EVENTS, NotBelieved, NotReadable, StripeLists, TooManyPages
 from onceflow_reconciler.verify.hours import PROOF_VERSION, HourSum, proof_faults, to_list
 from onceflow_reconciler.verify.page_lines import plain_lines, record_of
 from onceflow_reconciler.verify.seen_rows import event_row, outcome_row
@@ -256,7 +256,7 @@ class Proving:
         for span in plan.spans:
             try:
                 listed += self._list(lists, account, span)
-            except Believed as error:
+            except NotBelieved as error:
                 self._unexplained("list_unbelievable", f"{account}/{span.since}", error.why.detail)
                 continue
             self._run("add_span", account=account, since=span.since, until=span.until)
