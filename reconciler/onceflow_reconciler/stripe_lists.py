@@ -61,14 +61,6 @@ class NotReadable(Exception):
         return f"{self.account}: {self.detail}"
 
 
-@dataclass(frozen=True, slots=True)
-class Got:
-    """A whole answer, and Stripe's clock; None when it did not say."""
-
-    body: bytes
-    stripe_at: datetime | None
-
-
 class TooManyPages(Exception):
     """A stretch has more pages than are read in one go."""
 
@@ -109,6 +101,7 @@ class StripeLists:
         self._pause_seconds = 1 / requests_per_second
         self._wait = wait
         self._next_at: dict[str, float] = {}
+        self._ahead_seconds: float | None = None
         self._runner = asyncio.Runner()
         self._exchange = Exchange(
             connect_seconds=connect_seconds, total_seconds=total_seconds, authorities=stripe.ca_bundle_path
@@ -121,13 +114,14 @@ class StripeLists:
         return tuple(self._accesses)
 
     def now(self, account: str) -> int:
-        """Ask what time it is at Stripe, in unix seconds; our own clock where it does not say.
+        """Return what time it is at Stripe, in unix seconds, as its last answer had it; our own clock where none did.
 
         Raises:
             NotReadable: see ``pages``.
         """
-        got = self.get(account, EVENTS.path, {"limit": 1}, permission=EVENTS.permission)
-        return int(time.time() if got.stripe_at is None else got.stripe_at.timestamp())
+        if self._ahead_seconds is None:
+            self.get(account, EVENTS.path, {"limit": 1}, permission=EVENTS.permission)
+        return int(time.time() + (self._ahead_seconds or 0.0))
 
     def pages(self, account: str, of: StripeList, within: Slice) -> Iterator[Page]:
         """Yield the pages of a stretch of a list, newest first.
@@ -142,8 +136,8 @@ class StripeLists:
         for _ in range(PAGES_MAX):
             # Not only what was not delivered: an event whose delivery was acknowledged may have been lost by us.
             asked = {"limit": PAGE_ITEMS, "created[gte]": within.since, "created[lt]": within.until, **after}
-            got = self.get(account, of.path, asked, permission=of.permission)
-            page = read_page(got.body, kind=of.kind, within=within, seen=seen)
+            body = self.get(account, of.path, asked, permission=of.permission)
+            page = read_page(body, kind=of.kind, within=within, seen=seen)
             if isinstance(page, Unbelievable):
                 raise NotBelieved(page)
             yield page
@@ -160,7 +154,7 @@ class StripeLists:
             NotBelieved: the answer is no event of this id.
         """
         got = self.get(account, f"{EVENTS.path}/{quote(event_id, safe='')}", {}, permission=EVENTS.permission)
-        body = read_strictly(got.body).value
+        body = read_strictly(got).value
         if not isinstance(body, dict) or body.get("id") != event_id or not isinstance(body.get("created"), int):
             raise NotBelieved(Unbelievable("unreadable", f"the answer is not {event_id}"))
         return Listed(event_id, body["created"], body)
@@ -172,13 +166,13 @@ class StripeLists:
             NotReadable, NotBelieved: see ``pages``.
         """
         got = self.get(account, of.path, {"limit": PAGE_ITEMS}, permission=of.permission)
-        told = read_strictly(got.body).value
+        told = read_strictly(got).value
         entries = told.get("data") if isinstance(told, dict) else None
         if not isinstance(entries, list) or not all(isinstance(one, dict) for one in entries):
             raise NotBelieved(Unbelievable("unreadable", "the answer is no list of Stripe"))
         return entries
 
-    def get(self, account: str, path: str, asked: Mapping[str, object], *, permission: str) -> Got:
+    def get(self, account: str, path: str, asked: Mapping[str, object], *, permission: str) -> bytes:
         """Ask until there is an answer, bounded.
 
         Raises:
@@ -194,7 +188,10 @@ class StripeLists:
                 detail, status, pause = error.detail, None, RETRY_SECONDS * 2**tries
             else:
                 if answer.status == _OK:
-                    return Got(answer.body, _time_of(answer.headers))
+                    stripe_at = _time_of(answer.headers)
+                    if stripe_at is not None:
+                        self._ahead_seconds = stripe_at.timestamp() - time.time()
+                    return answer.body
                 if answer.status in _REFUSED:
                     reason = "the key is refused" if answer.status == 401 else f"the key lacks {permission}"  # noqa: PLR2004
                     raise NotReadable(account, answer.status, reason, permission if answer.status == 403 else "")  # noqa: PLR2004
