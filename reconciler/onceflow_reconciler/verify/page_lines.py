@@ -11,7 +11,7 @@ from typing import cast
 from confluent_kafka import Message
 
 from onceflow_processor.records import Headers, Partition, Record
-from onceflow_reconciler.verify.event_lines import event_line
+from onceflow_reconciler.verify.event_lines import event_line, outcome_line
 from onceflow_reconciler.verify.seen_rows import TIME_MS_MAX
 
 
@@ -33,6 +33,33 @@ def plain_lines(page: Sequence[Message], topic_id: str, passed: Mapping[int, int
         else:
             lines.append(line)
     return lines, rest
+
+
+def plain_outcomes(page: Sequence[Message], source: str) -> tuple[list[bytes], dict[int, int], list[Message]]:
+    """Return the lines of a page's plain outcomes, the first sequence of each lane, and the messages that need a closer look."""
+    lines: list[bytes] = []
+    firsts: dict[int, int] = {}
+    rest: list[Message] = []
+    said_source = source.encode()
+    for message in page:
+        lane, offset, headers = message.partition(), message.offset(), message.headers()
+        key, value = message.key(), message.value()
+        found = None
+        if lane is not None and offset is not None and headers and key and value is not None:
+            found = outcome_line(
+                b"%d" % lane,
+                offset,
+                key=cast("bytes", key),
+                value=cast("bytes", value),
+                headers=cast("Headers", headers),
+                source=said_source,
+            )
+        if found is None or lane is None:
+            rest.append(message)
+        else:
+            firsts.setdefault(lane, found[0])
+            lines.append(found[1])
+    return lines, firsts, rest
 
 
 def record_of(topic: str, message: Message) -> Record:

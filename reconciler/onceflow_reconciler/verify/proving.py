@@ -19,7 +19,7 @@ from onceflow_processor.kafka_client import StartClient
 from onceflow_reconciler.slices import Slice
 from onceflow_reconciler.stripe_lists import EVENTS, NotBelieved, NotReadable, StripeLists, TooManyPages
 from onceflow_reconciler.verify.hours import PROOF_VERSION, HourSum, proof_faults, to_list
-from onceflow_reconciler.verify.page_lines import plain_lines, record_of
+from onceflow_reconciler.verify.page_lines import plain_lines, plain_outcomes, record_of
 from onceflow_reconciler.verify.seen_rows import event_row, outcome_row
 from onceflow_reconciler.verify.topic_scan import Bounds, opened
 from onceflow_schemas.failure import Misconfigured, Unavailable
@@ -197,14 +197,18 @@ class Proving:
         source = f"urn:onceflow:{self._question.rules.deployment}"
         with self._connection.cursor().copy(_SQL["copy_outcomes"]) as copy:
             for page in pages:
-                for message in page:
+                lines, firsts, rest = plain_outcomes(page, source)
+                copy.write(b"".join(lines))
+                for lane, seq in firsts.items():
+                    reached[lane] = min(reached.get(lane, seq), seq)
+                for message in rest:
                     record = record_of("", message)
                     lane = record.partition.number
                     row = outcome_row(
                         lane, record.offset, key=record.key, value=record.value, headers=record.headers, source=source
                     )
                     if row.seq is not None and not row.refill:
-                        reached.setdefault(lane, row.seq)
+                        reached[lane] = min(reached.get(lane, row.seq), row.seq)
                     copy.write_row(row)
                 self._count(len(page))
         return reached
