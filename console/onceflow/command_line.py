@@ -6,7 +6,6 @@ Rule: a command that fails says a code, what happened and the next step, and its
 
 from __future__ import annotations
 
-import logging
 import sys
 from contextlib import suppress
 from typing import Any, cast
@@ -35,8 +34,6 @@ def _run() -> None:
     from onceflow.results import write_failure  # noqa: PLC0415
     from onceflow_schemas.failure import Failure, Refused  # noqa: PLC0415
 
-    # What the driver passes over by itself is told by the failure that follows.
-    logging.getLogger("psycopg").setLevel(logging.ERROR)
     as_json = "--json" in sys.argv[1:]
     # Every mistake in a command line is of this class, which typer does not show under its own name.
     wrong_command_line = cast("type[BadParameter]", BadParameter.__base__)
