@@ -15,6 +15,7 @@ from onceflow.demo.ledgers import Delivery, Ledgers, OutcomeEntry, TopicEvent
 from onceflow.demo.oddities import Oddity
 from onceflow.demo.operation_count import Movement, OperationSums
 from onceflow.demo.poison_count import PoisonSums
+from onceflow.demo.proof_count import Proved, listable
 from onceflow.demo.stripe_events import StripeEvent
 from onceflow.demo.traffic import Plan, Request
 
@@ -67,28 +68,36 @@ SOUND = Ledgers(
 
 SUMS = OperationSums(operations=9, effects=7, declined=2, were_unknown=3)
 POISON = PoisonSums(redriven=3, replay_runs=0, wrong=())
+PROVED = Proved(events=5, unexplained=0)
 
 
 def test_sound_ledgers_give_the_line_of_the_contract() -> None:
-    assert count(PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS, poison=POISON).last_line() == (
+    assert count(PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS, poison=POISON, proved=PROVED).last_line() == (
         "demo: ok - 8 requests sent, 6 answered 200, 5 distinct events in the topic, 3 processed, 1 ignored, 1 quarantined,"
         " 2 outcomes written, 2 outcomes published, 9 operations, 7 effects, 2 declined, 3 were unknown, 0 in review,"
-        " 3 redriven in order, 0 to replay, 0 lost, 0 doubled"
+        " 3 redriven in order, 0 to replay, 0 unexplained, 0 lost, 0 doubled"
     )
 
 
 def test_webhooks_of_the_simulated_stripe_are_requests_too() -> None:
     sent = [Delivery("evt_4", 200), Delivery("evt_4", None)]
-    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, deliveries=sent), sums=SUMS, poison=POISON)
+    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, deliveries=sent), sums=SUMS, poison=POISON, proved=PROVED)
     assert (found.sent, found.answered, found.simulated, found.ok) == (10, 7, 2, True)
-    lost = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, deliveries=[Delivery("evt_9", 200)]), sums=SUMS, poison=POISON)
+    lost = count(
+        PLAN,
+        ATTEMPTS,
+        ledgers=replace(SOUND, deliveries=[Delivery("evt_9", 200)]),
+        sums=SUMS,
+        poison=POISON,
+        proved=PROVED,
+    )
     assert lost.lost == ("answered 200 and not in the topic: evt_9",)
 
 
 @pytest.mark.parametrize("kind", ["lost", "doubled", "wrong"])
 def test_what_is_wrong_about_operations_turns_the_last_line(kind: str) -> None:
     sums = replace(SUMS, **{kind: ("2 effects of operation x",)})  # type: ignore[arg-type]
-    found = count(PLAN, ATTEMPTS, ledgers=SOUND, sums=sums, poison=POISON)
+    found = count(PLAN, ATTEMPTS, ledgers=SOUND, sums=sums, poison=POISON, proved=PROVED)
     assert found.last_line().startswith("demo: FAILED - ")
     assert found.last_line().endswith("2 effects of operation x")
 
@@ -121,16 +130,35 @@ FAULTS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_planted_fault_turns_the_last_line(fault: str) -> None:
     kind, changes = FAULTS[fault]
-    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, **changes), sums=SUMS, poison=POISON)
+    found = count(PLAN, ATTEMPTS, ledgers=replace(SOUND, **changes), sums=SUMS, poison=POISON, proved=PROVED)
     assert getattr(found, kind), found
     assert found.last_line().startswith("demo: FAILED - ")
 
 
 def test_answers_are_held_against_the_plan() -> None:
-    unanswered = count(PLAN, [*ATTEMPTS[:2], *ATTEMPTS[3:]], ledgers=SOUND, sums=SUMS, poison=POISON)
+    unanswered = count(PLAN, [*ATTEMPTS[:2], *ATTEMPTS[3:]], ledgers=SOUND, sums=SUMS, poison=POISON, proved=PROVED)
     assert unanswered.wrong == ("1 webhooks were never answered with 200",)
-    believed = count(PLAN, [*ATTEMPTS, Attempt(FORGED, 200)], ledgers=SOUND, sums=SUMS, poison=POISON)
+    believed = count(PLAN, [*ATTEMPTS, Attempt(FORGED, 200)], ledgers=SOUND, sums=SUMS, poison=POISON, proved=PROVED)
     assert "a wrong signature was answered 200" in believed.wrong
     assert count(
-        PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS, poison=POISON, unsettled="lane 0 has published 1 of 2"
+        PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS, poison=POISON, proved=PROVED, unsettled="lane 0 has published 1 of 2"
     ).wrong == ("lane 0 has published 1 of 2",)
+
+
+def test_what_the_proof_leaves_unexplained_is_a_failure() -> None:
+    proved = Proved(events=5, unexplained=2, differences=("unexplained: marker_differs acct_1/evt_1: ...",))
+    found = count(PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS, poison=POISON, proved=proved)
+    assert not found.ok
+    assert found.last_line().startswith("demo: FAILED - 0 lost, 0 doubled: unexplained: marker_differs")
+    assert not count(PLAN, ATTEMPTS, ledgers=SOUND, sums=SUMS, poison=POISON, proved=Proved(5, 1)).ok
+
+
+def test_stripe_lists_what_was_sent_and_is_an_event() -> None:
+    good = {"id": "evt_1", "type": "a.b", "created": 5, "livemode": False, "data": {"object": {}}}
+    bodies = [
+        good, {**good, "created": 9}, {**good, "id": "evt_2", "created": 1}, {**good, "id": 5}, {**good, "livemode": True},
+        {**good, "id": "evt_3", "account": "acct_2"}, {**good, "id": "evt_4", "created": "x"}, {**good, "id": "evt_5", "data": []},
+        [], None,
+    ]  # fmt: skip
+    found = listable([*(json.dumps(body).encode() for body in bodies), b"no json", b"\xff"])
+    assert [(event["id"], event["created"]) for event in found] == [("evt_2", 1), ("evt_1", 5)]

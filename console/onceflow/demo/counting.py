@@ -16,6 +16,7 @@ from onceflow.demo.delivery import Attempt
 from onceflow.demo.ledgers import Ledgers, OutcomeEntry
 from onceflow.demo.operation_count import Movement, OperationSums
 from onceflow.demo.poison_count import PoisonSums
+from onceflow.demo.proof_count import Proved
 from onceflow.demo.stripe_events import StripeEvent
 from onceflow.demo.traffic import Plan
 
@@ -63,6 +64,7 @@ class Count:
     in_review: int
     redriven: int
     replay_runs: int
+    unexplained: int
     lost: tuple[str, ...]
     doubled: tuple[str, ...]
     wrong: tuple[str, ...]
@@ -83,7 +85,8 @@ class Count:
             f" topic, {self.processed} processed, {self.ignored} ignored, {self.quarantined} quarantined,"
             f" {self.written} outcomes written, {self.published} outcomes published, {self.operations} operations,"
             f" {self.effects} effects, {self.declined} declined, {self.were_unknown} were unknown,"
-            f" {self.in_review} in review, {self.redriven} redriven in order, {self.replay_runs} to replay, 0 lost, 0 doubled"
+            f" {self.in_review} in review, {self.redriven} redriven in order, {self.replay_runs} to replay,"
+            f" {self.unexplained} unexplained, 0 lost, 0 doubled"
         )
 
 
@@ -94,6 +97,7 @@ def count(
     ledgers: Ledgers,
     sums: OperationSums,
     poison: PoisonSums,
+    proved: Proved,
     unsettled: str | None = None,
 ) -> Count:
     """Compare the sender's list with the ledgers.
@@ -104,6 +108,7 @@ def count(
         ledgers: what was found.
         sums: those of the operations.
         poison: those of the act with the poisoned event.
+        proved: what ``onceflow verify`` found.
         unsettled: why the system had not come to rest before the ledgers were read, None when it had.
     """
     tried = list(attempts)
@@ -133,10 +138,23 @@ def count(
         in_review=sums.in_review,
         redriven=poison.redriven,
         replay_runs=poison.replay_runs,
+        unexplained=proved.unexplained,
         lost=(*_lost(plan, tried, ledgers), *sums.lost),
         doubled=(*_doubled(ledgers), *sums.doubled),
-        wrong=(*((unsettled,) if unsettled else ()), *_wrong(plan, tried, ledgers), *sums.wrong, *poison.wrong),
+        wrong=(
+            *((unsettled,) if unsettled else ()),
+            *_wrong(plan, tried, ledgers),
+            *sums.wrong,
+            *poison.wrong,
+            *_unproved(proved),
+        ),
     )
+
+
+def _unproved(proved: Proved) -> list[str]:
+    if not proved.unexplained:
+        return []
+    return list(proved.differences) or [f"onceflow verify leaves {proved.unexplained} unexplained"]
 
 
 def _processed(plan: Plan, ledgers: Ledgers) -> list[tuple[StripeEvent, str]]:

@@ -103,6 +103,7 @@ def _rows(report: Report) -> Iterator[tuple[str, str, str]]:
         "one poisoned event and those behind it, after its handler was mended",
     )
     yield "to replay", f"{count.replay_runs:,}", "a dry run over the whole topic: everything has its marker"
+    yield "unexplained", f"{count.unexplained:,}", "onceflow verify: Stripe's list, both topics and the tables agree"
     for currency in sorted({*report.sent, *report.published}):
         sent, published = (_money(sums.get(currency, 0), currency) for sums in (report.sent, report.published))
         yield f"payments sent, {currency}", sent, f"in the outcome topic: {published}"

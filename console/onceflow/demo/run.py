@@ -25,6 +25,8 @@ from onceflow.demo.narration import Narrator
 from onceflow.demo.operation_count import OperationSums, count_operations
 from onceflow.demo.poison import BROKEN, HANDLERS, Mended, Poison, PoisonAct, deploy, plan_poison
 from onceflow.demo.poison_count import count_poison
+from onceflow.demo.proof import prove
+from onceflow.demo.proof_count import Proved, listable
 from onceflow.demo.report import Report, write_failed, write_report
 from onceflow.demo.running_system import RunningSystem
 from onceflow.demo.shop import BAD_CARDS, OPERATIONS, Deed, Order, Shop, break_stripe, plan_deeds
@@ -111,6 +113,7 @@ def _run(options: DemoOptions, *, seed: int, folder: Path, narrator: Narrator) -
             ledgers=ledgers,
             sums=_sums(deeds, ledgers),
             poison=count_poison(poison, mended, written=ledgers.written),
+            proved=_prove(plan, poison, system=system, narrator=narrator),
             unsettled=reason,
         )
         sums = (money_sent(plan, ledgers.movements), money_published(ledgers))
@@ -163,6 +166,12 @@ def _mend(poison: Poison, *, seed: int, system: RunningSystem, narrator: Narrato
     act = PoisonAct(system, poison, say=narrator.say)
     mended = act.play(seed=seed)
     return act.attempts, mended
+
+
+def _prove(plan: Plan, poison: Poison, *, system: RunningSystem, narrator: Narrator) -> Proved:
+    narrator.act("Act 5: the proof, over Stripe's list and all ledgers")
+    bodies = [request.body for request in plan.requests if request.kind != "forged"]
+    return prove(system, listable([*bodies, *(event.body for event in poison.events)]), say=narrator.say)
 
 
 def _settle(system: RunningSystem, narrator: Narrator) -> str | None:

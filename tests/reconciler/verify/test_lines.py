@@ -10,11 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from onceflow_processor.records import Partition, Record
 from onceflow_reconciler.verify.event_lines import event_line, outcome_line
 from onceflow_reconciler.verify.seen_rows import event_row, outcome_row
 from onceflow_schemas.sql import queries
-from tests.processor.conftest import RULES, TOPIC, event_body, record
+from tests.processor.conftest import RULES, event_body, record
 
 _SQL = queries("verify")
 SOURCE = "urn:onceflow:test-deployment"
@@ -117,8 +116,3 @@ def test_what_is_odd_about_an_outcome_is_looked_at_closely(name: str, value: byt
 def test_more_headers_than_usual_are_looked_at_closely(more: tuple[str, bytes]) -> None:
     headers = [*OUTCOME, more]
     assert outcome_line(b"3", 1, key=b"in_1", value=b"{}", headers=headers, source=SOURCE.encode()) is None
-
-
-def test_records_of_the_tests_are_those_of_a_topic() -> None:
-    assert isinstance(record(b"{}", 0), Record)
-    assert record(b"{}", 0).partition == Partition(TOPIC, 0)
