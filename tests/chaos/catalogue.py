@@ -24,6 +24,7 @@ from tests.chaos import (
     poison_faults,
     postgres_faults,
     reader_faults,
+    reconciler_faults,
     relay_faults,
     replay_faults,
     retention_faults,
@@ -34,6 +35,7 @@ from tests.chaos import (
 from tests.chaos.bus_world import BusWorld
 from tests.chaos.fault import REGISTRY, Fault
 from tests.chaos.operations_world import OperationsWorld
+from tests.chaos.reconciler_world import ReconcilerWorld
 from tests.chaos.upgrade_world import UpgradeWorld
 from tests.chaos.world import World
 
@@ -63,6 +65,7 @@ MODULES = (
     operation_webhooks,
     reader_faults,
     replay_faults,
+    reconciler_faults,
 )
 """Importing them fills the registry."""
 
@@ -78,6 +81,8 @@ def make_world(soak: str, folder: Path, seed: int) -> World:
         return UpgradeWorld(folder, seed=seed)
     if soak == "bus":
         return BusWorld(folder, seed=seed)
+    if soak == "reconciler":
+        return ReconcilerWorld(folder, seed=seed)
     if soak.startswith("operations"):
         return OperationsWorld(folder, seed=seed, shifted_clock=soak == "operations_clock")
     return World(folder, seed=seed, shifted_clock=soak == "clock", small_disk=soak == "disk")

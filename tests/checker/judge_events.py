@@ -141,7 +141,7 @@ def _markers(snapshot: Snapshot, states: States) -> Iterator[Violation]:
             if not _forgotten(snapshot, marker.position):
                 yield Violation("I3", f"the marker {marker.identity} names {marker.position}, where no record is")
             continue
-        if entry.identity != marker.identity or entry.body_sha256 != marker.body_sha256:
+        if entry.identity != marker.identity or (entry.told_sha256 or entry.body_sha256) != marker.body_sha256:
             yield Violation("I3", f"the marker {marker.identity} names {marker.position}, which is {entry.identity}")
         if not _passed(snapshot, entry):
             yield Violation("I3", f"the marker {marker.identity} stands, but progress has not passed {marker.position}")

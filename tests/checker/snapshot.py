@@ -47,7 +47,8 @@ class EventEntry:
     """A record of the event topic.
 
     ``identity`` and ``type`` stand in the headers (None when they are not readable), ``body_identity`` is read from
-    the value by the checker (the account None when the body names none).
+    the value by the checker (the account None when the body names none).  ``told_sha256``: of one that was written from
+    Stripe's list, the digest of what it says, which its marker has instead of that of its bytes.
     """
 
     partition: int
@@ -59,6 +60,7 @@ class EventEntry:
     body_identity: tuple[str | None, str | None, str | None]
     handled: bool = False
     wanted: Wanted | None = None
+    told_sha256: bytes | None = None
 
     @property
     def position(self) -> Position:

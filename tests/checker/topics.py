@@ -189,7 +189,19 @@ def event_entry(message: Message) -> EventEntry:
         body_identity=body_identity,
         handled=event_type in OUTCOME_TYPES,
         wanted=wanted_outcome(event_type or "", subject),
+        told_sha256=told_digest(value) if value and texts.get("onceflow_source") == "reconciler" else None,
     )
+
+
+def told_digest(value: bytes) -> bytes | None:
+    """Return the digest of what an event says, whatever wrote it: its JSON with sorted keys, pending deliveries left out."""
+    try:
+        told = json.loads(value)
+    except ValueError:
+        return None
+    told.pop("pending_webhooks", None)
+    written = json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return b"\x01" + hashlib.sha256(written.encode()).digest()
 
 
 def outcome_entry(message: Message) -> Outcome | Foreign:

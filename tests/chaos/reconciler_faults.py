@@ -1,0 +1,122 @@
+"""R1, R3, R5, R6: webhooks that never come, and what happens to those who bring their events.
+
+Rule: every event of Stripe's list is done once, whoever brought it and whoever was killed; what was missed is a healed finding.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from random import Random
+from typing import Any
+
+from tests.chaos.fault import Fault, add, fault, fired
+from tests.chaos.kills import kill_at
+from tests.chaos.reconciler_world import ReconcilerWorld
+from tests.chaos.sending import body_of, event, post
+from tests.chaos.world import World
+from tests.checker.waiting import wait_for
+
+BROUGHT_SECONDS = 60.0
+AGE_SECONDS = 30
+
+
+def _missed(count: int) -> list[dict[str, Any]]:
+    """Events that are old enough to be judged."""
+    created = int(time.time()) - AGE_SECONDS
+    return [{**event(), "created": created + number * AGE_SECONDS // (2 * count)} for number in range(count)]
+
+
+def _wait_done(world: World, events: list[dict[str, Any]]) -> None:
+    ids = [one["id"] for one in events]
+    query = "SELECT count(*) FROM onceflow.inbox WHERE event_id = ANY(%s)"
+    wait_for(
+        lambda: world.value(query, ids) == len(ids), limit_seconds=BROUGHT_SECONDS, what="all missed events are done"
+    )
+
+
+def _wait_healed(world: ReconcilerWorld, events: list[dict[str, Any]]) -> None:
+    def healed() -> bool:
+        found = world.findings()
+        return all(found.get(one["id"]) == "healed" for one in events)
+
+    wait_for(healed, limit_seconds=BROUGHT_SECONDS, what="their findings are healed")
+
+
+@fault("R1", "webhooks that never come", soak="reconciler")
+def never_sent(world: World, dice: Random) -> str:
+    """Stripe lists 2,000 events of which nobody was told, among live ones; also such as it calls delivered."""
+    assert isinstance(world, ReconcilerWorld)
+    events = _missed(2_000)
+    world.tell(events)
+    _wait_done(world, events)
+    _wait_healed(world, events)
+    return f"{len(events)} events brought, done and healed"
+
+
+@fault("R3", "the reconciler and the webhook bring the same event", soak="reconciler")
+def both_bring_it(world: World, dice: Random) -> str:
+    """The webhooks of listed events are sent while the reconciler looks."""
+    assert isinstance(world, ReconcilerWorld)
+    events = _missed(300)
+    world.tell(events)
+    sender = threading.Thread(target=lambda: [post(world, body_of(one)) for one in events], name="late webhooks")
+    sender.start()
+    sender.join()
+    _wait_done(world, events)
+    brought = len([one for one in events if one["id"] in world.findings()])
+    twice = world.value(
+        "SELECT count(*) FROM (SELECT event_id FROM shop.effect GROUP BY 1 HAVING count(*) > 1) AS doubled"
+    )
+    assert twice == 0
+    return f"{brought} of {len(events)} were brought by both, each done once"
+
+
+@fault("R6", "Stripe limits the reads of the reconciler", soak="reconciler")
+def limited(world: World, dice: Random) -> str:
+    """Two reads a second: healing takes longer, and loses nothing."""
+    assert isinstance(world, ReconcilerWorld)
+    world.simulator.set(account_per_second=2.0, endpoint_per_second=2.0)
+    events = _missed(400)
+    world.tell(events)
+    _wait_done(world, events)
+    fired(world.simulator.reads("/v1/events", account="acct_embedded"), "the list was read")
+    return f"{len(events)} events brought at two reads a second"
+
+
+def _register_kills() -> None:
+    for point in ("reconciler.before_publish", "reconciler.after_publish"):
+
+        def killed(world: World, dice: Random, *, point: str = point) -> str:
+            assert isinstance(world, ReconcilerWorld)
+            second = world.join("reconciler")
+            events = _missed(300)
+            world.tell(events)
+            firing = kill_at(world, "reconciler", point, at=1) if _works(world) else _kill_other(world, point)
+            _wait_done(world, events)
+            _wait_healed(world, events)
+            assert second.alive
+            return f"{firing}; {len(events)} events done once and healed"
+
+        add(Fault(f"R5/{point}", "a reconciler is killed while another waits", "reconciler", killed, points=(point,)))
+
+
+def _works(world: ReconcilerWorld) -> bool:
+    """Whether the first reconciler holds the lease."""
+    pid = world.parts["reconciler"].pid
+    owner = world.value("SELECT owner FROM onceflow.lease WHERE name LIKE 'reconciler:%'")
+    return f":{pid}:" in str(owner)
+
+
+def _kill_other(world: ReconcilerWorld, point: str) -> str:
+    """The one that waited works now: it is killed instead, and the first takes over."""
+    other = world.extras[-1]
+    other.arm(point, "kill9")
+    firing = other.wait_fired()
+    other.wait_ended()
+    other.start()
+    other.wait_ready()
+    return str(firing)
+
+
+_register_kills()
