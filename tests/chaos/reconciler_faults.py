@@ -5,13 +5,14 @@ Rule: every event of Stripe's list is done once, whoever brought it and whoever 
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from random import Random
 from typing import Any
 
 from tests.chaos.fault import Fault, add, fault, fired
-from tests.chaos.kills import kill_at
+from tests.chaos.part import Part
 from tests.chaos.reconciler_world import ReconcilerWorld
 from tests.chaos.sending import body_of, event, post
 from tests.chaos.world import World
@@ -89,34 +90,27 @@ def _register_kills() -> None:
 
         def killed(world: World, dice: Random, *, point: str = point) -> str:
             assert isinstance(world, ReconcilerWorld)
-            second = world.join("reconciler")
+            world.join("reconciler")
+            worker = _who_works(world)
+            worker.arm(point, "kill9")
             events = _missed(300)
             world.tell(events)
-            firing = kill_at(world, "reconciler", point, at=1) if _works(world) else _kill_other(world, point)
+            firing = worker.wait_fired()
+            assert worker.wait_ended() == -signal.SIGKILL
+            worker.start()
+            worker.wait_ready()
             _wait_done(world, events)
             _wait_healed(world, events)
-            assert second.alive
             return f"{firing}; {len(events)} events done once and healed"
 
         add(Fault(f"R5/{point}", "a reconciler is killed while another waits", "reconciler", killed, points=(point,)))
 
 
-def _works(world: ReconcilerWorld) -> bool:
-    """Whether the first reconciler holds the lease."""
-    pid = world.parts["reconciler"].pid
-    owner = world.value("SELECT owner FROM onceflow.lease WHERE name LIKE 'reconciler:%'")
-    return f":{pid}:" in str(owner)
-
-
-def _kill_other(world: ReconcilerWorld, point: str) -> str:
-    """The one that waited works now: it is killed instead, and the first takes over."""
-    other = world.extras[-1]
-    other.arm(point, "kill9")
-    firing = other.wait_fired()
-    other.wait_ended()
-    other.start()
-    other.wait_ready()
-    return str(firing)
+def _who_works(world: ReconcilerWorld) -> Part:
+    """The reconciler that holds the lease."""
+    owner = str(world.value("SELECT owner FROM onceflow.lease WHERE name LIKE 'reconciler:%'"))
+    parts = [world.parts["reconciler"], *world.extras]
+    return next(part for part in parts if f":{part.pid}:" in owner)
 
 
 _register_kills()
