@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -76,11 +76,20 @@ class Road:
             setup.execute("CREATE TABLE public.seen (event_id text, pid int)")
 
     @contextmanager
-    def processor(self, *, dies: bool = False, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
-        """Run a processor; ``settings`` are further environment variables.  Ended by SIGTERM, then by SIGKILL.
+    def processor(self, **settings: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a processor; ``settings`` are further environment variables.  Ended by SIGTERM, then by SIGKILL."""
+        with self._running(settings) as (process, log):
+            assert process.poll() is None, log.read_text()[-3000:]
+            yield process
 
-        One that ``dies`` may have done so before anybody could see it ready.
-        """
+    @contextmanager
+    def doomed_processor(self) -> Iterator[subprocess.Popen[bytes]]:
+        """Run a processor that dies by itself, perhaps before anybody could see it ready."""
+        with self._running({}) as (process, _):
+            yield process
+
+    @contextmanager
+    def _running(self, settings: Mapping[str, str]) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
         number = uuid.uuid4().hex[:6]
         state = self.folder / f"processor-{number}.json"
         log = self.folder / f"processor-{number}.log"
@@ -91,8 +100,7 @@ class Road:
             )
         try:
             wait_until(lambda: state.exists() or process.poll() is not None, "the processor is ready")
-            assert dies or process.poll() is None, log.read_text()[-3000:]
-            yield process
+            yield process, log
         finally:
             end(process)
 

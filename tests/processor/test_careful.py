@@ -36,7 +36,7 @@ def test_a_record_that_kills_the_process_is_quarantined_and_its_neighbours_pass(
     deaths = 0
     while len(road.states()) < 11:
         assert deaths <= DEATHS_MAX, "the record was never given up"
-        with road.processor(dies=True) as process:
+        with road.doomed_processor() as process:
             wait_until(lambda: process.poll() is not None or len(road.states()) == 11, "it dies or all is done")
             deaths += process.poll() is not None
     assert 1 <= deaths <= DEATHS_MAX

@@ -122,7 +122,7 @@ def test_a_parked_event_that_kills_the_process_is_quarantined(road: Road) -> Non
         road.wait_for_events(2)
     run_sql(road, "UPDATE public.poison SET kind = 'kills'; UPDATE onceflow.parked_key SET due_at = clock_timestamp()")
     for _ in range(3):
-        with road.processor(dies=True) as process:
+        with road.doomed_processor() as process:
             wait_until(lambda process=process: process.poll() is not None, "it is killed")
         let_leases_run_out(road)
     with road.processor():

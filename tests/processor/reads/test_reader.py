@@ -230,7 +230,8 @@ def test_a_met_limit_is_the_accounts_and_no_failure(desk: Desk, simulator: Simul
     simulator.faults.add("rate_limited", match={"method": "GET"}, times=1, retry_after=30)
     desk.ask(object_need(customer_id), object_need("cus_other"))
     desk.turn(burst=1)
-    row = desk.rows()[customer_id]
+    # Both are due alike, so either may have been the one that was asked.
+    [row] = [one for one in desk.rows().values() if one["code"] is not None]
     assert (row["state"], row["code"], row["tries"], row["http_status"]) == ("asked", "limited", 0, 429)
     assert 29 < row["due_seconds"] < 46
     assert desk.turn() == 0, "nothing of the account is sent before its limit allows it"
