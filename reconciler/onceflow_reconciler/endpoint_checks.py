@@ -49,8 +49,8 @@ def judge_endpoints(
     taken = {event_type for one in enabled for event_type in one.get("enabled_events") or ()}
     lacking = sorted(one for one in missed_types if one not in taken)
     if lacking and "*" not in taken:
-        facts = {"types": lacking[:TYPES_SHOWN_MAX], "more": max(0, len(lacking) - TYPES_SHOWN_MAX)}
-        found.append(Finding("endpoint_lacks_types", f"endpoints of {account}", account, mode, facts))
+        lacks: dict[str, Any] = {"types": lacking[:TYPES_SHOWN_MAX], "more": max(0, len(lacking) - TYPES_SHOWN_MAX)}
+        found.append(Finding("endpoint_lacks_types", f"endpoints of {account}", account, mode, lacks))
     return found
 
 

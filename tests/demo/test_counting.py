@@ -155,7 +155,7 @@ def test_what_the_proof_leaves_unexplained_is_a_failure() -> None:
 
 def test_stripe_lists_what_was_sent_and_is_an_event() -> None:
     good = {"id": "evt_1", "type": "a.b", "created": 5, "livemode": False, "data": {"object": {}}}
-    bodies = [
+    bodies: list[object] = [
         good, {**good, "created": 9}, {**good, "id": "evt_2", "created": 1}, {**good, "id": 5}, {**good, "livemode": True},
         {**good, "id": "evt_3", "account": "acct_2"}, {**good, "id": "evt_4", "created": "x"}, {**good, "id": "evt_5", "data": []},
         [], None,

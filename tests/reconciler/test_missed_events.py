@@ -54,7 +54,7 @@ def test_what_was_missed_is_brought_done_once_and_healed(road: ReconcilerRoad) -
 def test_a_reconciler_that_is_killed_loses_and_doubles_nothing(road: ReconcilerRoad, point: str) -> None:
     events = road.customers(150)
     road.stripe.advance(5)
-    with armed(road, point, "kill9", at=2, command="reconcile") as process:
+    with armed(road, point, "kill9", command="reconcile") as process:
         wait_until(lambda: process.poll() is not None, "it is killed")
         assert process.returncode == KILLED
     cursor = road.cursor()

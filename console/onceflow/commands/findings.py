@@ -161,11 +161,11 @@ def heal(
         write_object({"executed": execute, "findings": told})
     else:
         for one in found:
-            action = REMEDIES.get(one["kind"])
-            words = f"needs a person: {FINDING_KINDS[one['kind']].first}" if action is None else MEANINGS[action]
+            remedy = REMEDIES.get(one["kind"])
+            words = f"needs a person: {FINDING_KINDS[one['kind']].first}" if remedy is None else MEANINGS[remedy]
             say(
                 f"{one['id']} {one['kind']} {one['subject']}: {words}"
-                + ("" if execute or action is None else " (--execute)")
+                + ("" if execute or remedy is None else " (--execute)")
             )
     raise typer.Exit(0 if len(found) == len(set(finding_ids)) and all(one["action"] for one in told) else 1)
 

@@ -25,9 +25,7 @@ def plain_lines(page: Sequence[Message], topic_id: str, passed: Mapping[int, int
         line = None
         if number is not None and offset is not None and headers and value and offset < passed[number]:
             time_ms = min(max(0, message.timestamp()[1]), TIME_MS_MAX)
-            line = event_line(
-                places[number], offset, time_ms, headers=cast("Headers", headers), value=cast("bytes", value)
-            )
+            line = event_line(places[number], offset, time_ms, headers=cast("Headers", headers), value=value)
         if line is None:
             rest.append(message)
         else:
@@ -49,8 +47,8 @@ def plain_outcomes(page: Sequence[Message], source: str) -> tuple[list[bytes], d
             found = outcome_line(
                 b"%d" % lane,
                 offset,
-                key=cast("bytes", key),
-                value=cast("bytes", value),
+                key=key,
+                value=value,
                 headers=cast("Headers", headers),
                 source=said_source,
             )

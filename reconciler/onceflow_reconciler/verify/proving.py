@@ -149,8 +149,8 @@ class Proving:
                     self._run("add_passed", **given, high=one.high, next_offset=passed[number])
                 self._note_topic(topic, topic_id, first, bounds)
                 with self._connection.cursor().copy(_SQL["copy_events"]) as copy:
-                    given = question.rules.inputs.get(topic)
-                    is_ours = given is None or given.format == "onceflow"
+                    told = question.rules.inputs.get(topic)
+                    is_ours = told is None or told.format == "onceflow"
                     for page in scan.messages(first, bounds):
                         lines, rest = plain_lines(page, topic_id, passed) if is_ours else ([], page)
                         copy.write(b"".join(lines))

@@ -17,7 +17,7 @@ from tests.processor.conftest import RULES, event_body, record
 
 _SQL = queries("verify")
 SOURCE = "urn:onceflow:test-deployment"
-OUTCOME = [
+OUTCOME: list[tuple[str, bytes | None]] = [
     ("ce_specversion", b"1.0"),
     ("ce_id", b"8f3c7e2a-0000-5000-8000-000000000001"),
     ("ce_source", SOURCE.encode()),
