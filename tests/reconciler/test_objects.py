@@ -133,7 +133,7 @@ def test_what_a_forgotten_script_has_charged_under_our_metadata_is_found(road: R
     assert object_findings(road) == {"object_without_operation": "healed"}
     # Somebody charges once more; and the amount of the first is not what was asked.
     second = charged(road)
-    change(road, "UPDATE onceflow.operation SET args = '{\"amount\": 1400, \"currency\": \"eur\"}'")
+    change(road, 'UPDATE onceflow.operation SET args = \'{"amount": 1400, "currency": "eur"}\'')
     road.stripe.advance(5)
     assert second != made
     assert road.once(status=1)[PLATFORM]["drifts"] == 1

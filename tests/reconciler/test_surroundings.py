@@ -39,7 +39,9 @@ ELSEWHERE = {**OURS, "id": "we_2", "url": "https://other.example.com/hooks", "st
         ([{**OURS, "enabled_events": None, "url": None}], {}, ["endpoint_missing"]),
     ],
 )
-def test_what_is_wrong_with_endpoints(endpoints: list[dict[str, Any]], missed: dict[str, bool], kinds: list[str]) -> None:
+def test_what_is_wrong_with_endpoints(
+    endpoints: list[dict[str, Any]], missed: dict[str, bool], kinds: list[str]
+) -> None:
     found = judge_endpoints(endpoints, missed_types=missed, account="acct_1", mode="test")
     assert sorted(one.kind for one in found) == sorted(kinds)
 
