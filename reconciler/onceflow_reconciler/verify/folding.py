@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from onceflow_processor.inputs.rendering import digest_of
 from onceflow_schemas.event_record import RECONCILER_ENDPOINT
@@ -39,9 +39,10 @@ class Sum(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Which blocks are proved, by number, and between which offsets the others lie: from the first, before the second."""
+    """Which blocks are proved, by number, which differ, and between which offsets these lie: from the first, before the second."""
 
     proved: frozenset[int]
+    differing: frozenset[int]
     read_again: tuple[int, int] | None
 
 
@@ -194,7 +195,7 @@ def outcome_words(
         key, value, headers: of the record.
         source: what ours say in ``ce_source``.
     """
-    said = dict(headers)
+    said = cast("dict[str, bytes]", dict(headers))  # a null makes a TypeError below
     try:
         seq, written = said["onceflow_sequence"], _written(said["ce_time"])
         if (
@@ -203,10 +204,8 @@ def outcome_words(
             or said["ce_source"] != source
             or said["onceflow_lane"] != lane
             or said["ce_subject"] != key
-            or said["ce_specversion"] is None
-            or said["content-type"] is None
+            or not (said["ce_specversion"] and said["content-type"])
             or written is None
-            or seq is None
         ):
             return None
         line = b"%b\n%b\n%b\n%b\n%b\n%b\n%b\n%b\n%b\n" % (
@@ -233,6 +232,8 @@ def _compared(blocks: Mapping[int, _Block], rows: Mapping[int, Sum]) -> Compared
     proved = frozenset(
         number for number, block in blocks.items() if block.sum is not None and block.sum == rows.get(number)
     )
-    others = [block for number, block in blocks.items() if number not in proved]
-    again = (min(one.first for one in others), max(one.last for one in others) + 1) if others else None
-    return Compared(proved, again)
+    others = {number: block for number, block in blocks.items() if number not in proved}
+    again = (
+        (min(one.first for one in others.values()), max(one.last for one in others.values()) + 1) if others else None
+    )
+    return Compared(proved, frozenset(others), again)

@@ -6,11 +6,13 @@ Rule: all of it happens in one transaction of one connection; what is read besid
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from psycopg import Connection, Copy
 
+from onceflow_reconciler.verify.folding import BLOCK_PLACES
 from onceflow_reconciler.verify.question import Question
 from onceflow_schemas.sql import queries
 
@@ -39,6 +41,7 @@ class Tables:
             "until": question.until or datetime.max.replace(tzinfo=UTC),
             "account": question.account,
             "mode": question.rules.mode,
+            "places": BLOCK_PLACES,
         }
 
     def make(self) -> None:
@@ -55,8 +58,8 @@ class Tables:
         """Return a query's rows."""
         return self._connection.execute(_SQL[query], {**self._window, **given}).fetchall()
 
-    def copy(self, query: str) -> Any:
-        """Begin to copy: a context manager that yields a ``Copy``."""
+    def copy(self, query: str) -> AbstractContextManager[Copy]:
+        """Begin to copy."""
         return self._connection.cursor().copy(_SQL[query])
 
     def unexplained(self, kind: str, subject: str, detail: str) -> None:
@@ -78,15 +81,13 @@ class RowBlocks:
 
     def __init__(self, connection: Connection[Any]) -> None:
         self._connection = connection
-        connection.execute(_SQL["begin_blocks"])
 
     def rows(self, query: str, **given: object) -> list[Any]:
-        """Return a query's rows."""
-        return self._connection.execute(_SQL[query], given).fetchall()
+        """Return a query's rows; what is set for it holds for its transaction only, as a pooler wants it."""
+        with self._connection.transaction():
+            self._connection.execute(_SQL["begin_blocks"])
+            return self._connection.execute(_SQL[query], {**given, "places": BLOCK_PLACES}).fetchall()
 
     def cancel(self) -> None:
         """End what runs."""
         self._connection.cancel_safe()
-
-
-__all__ = ["Copy", "RowBlocks", "Tables"]
