@@ -10,11 +10,14 @@ import json
 import math
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import psycopg
+from prometheus_client.parser import text_string_to_metric_families
 
 from bench.bodies import ACCOUNT, bodies
 from bench.children import SideFailed, onceflow_part, wait_for
@@ -33,6 +36,12 @@ HEAL_SECONDS_MAX = 120.0
 PERCENT = 99
 MISSED_HOURS = 2
 """The outage lies so far back, and its events are this far apart."""
+IDLE_LOOKS = 12
+"""More than the ten looks between which the webhook endpoints are read once."""
+IDLE_CYCLE_SECONDS = 1.0
+LOOK_SECONDS_MAX = 30.0
+METRICS_SECONDS_MAX = 5.0
+READ_PATHS = ("/v1/events", "/v1/payment_intents", "/v1/refunds", "/v1/webhook_endpoints")
 _SQL = statements("bench")
 
 FIGURES = (
@@ -43,6 +52,7 @@ FIGURES = (
         at_most=True,
     ),
     Figure("healing_others_p99", "p99 of live traffic while missed events are brought / without", 1.5, at_most=True),
+    Figure("idle_reads", "reads at Stripe of an account, the most in a look with nothing to do", 5.0, at_most=True),
 )
 
 
@@ -56,7 +66,9 @@ def _missed(count: int) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def _reconciling(stage: Stage, settings: dict[str, Any], stripe: SimulatedStripe) -> Iterator[None]:
+def _reconciling(
+    stage: Stage, settings: dict[str, Any], stripe: SimulatedStripe, **more: object
+) -> Iterator[dict[str, Any]]:
     given = {
         **settings,
         "stripe.api_base": stripe.url,
@@ -64,9 +76,10 @@ def _reconciling(stage: Stage, settings: dict[str, Any], stripe: SimulatedStripe
         "reconciler.requests_per_second": READS_PER_SECOND,
         "reconciler.first_hours": MISSED_HOURS + 1,
         "reconciler.grace_seconds": 1,
+        **more,
     }
-    with onceflow_part("reconcile", name="reconciler", settings=given, folder=stage.folder):
-        yield
+    with onceflow_part("reconcile", name="reconciler", settings=given, folder=stage.folder) as (_, state):
+        yield state
 
 
 def _begin(stripe: SimulatedStripe, count: int) -> None:
@@ -127,16 +140,46 @@ def _live(stage: Stage, stripe: SimulatedStripe, *, healing: bool) -> Side:
     return run
 
 
+def _looks(metrics_url: str) -> int:
+    with urllib.request.urlopen(metrics_url, timeout=METRICS_SECONDS_MAX) as answer:  # noqa: S310 - our own child's
+        families = text_string_to_metric_families(answer.read().decode())
+        samples = [sample for family in families for sample in family.samples]
+    return int(sum(sample.value for sample in samples if sample.name == "onceflow_reconciler_looks_total"))
+
+
+def _idle_reads(stage: Stage, stripe: SimulatedStripe) -> list[float]:
+    """Return the reads of each of some looks at an account of which everything is known."""
+    client = SimulatorClient(stripe.url)
+    client.reset()
+    road = stage.road()
+    with stage.database(road) as url:
+        settings = stage.settings(road, database_url=url)
+        brief = {"reconciler.cycle_seconds": IDLE_CYCLE_SECONDS, "reconciler.first_hours": 1}
+        with _reconciling(stage, settings, stripe, **brief) as state:
+
+            def reads_after(looks: int) -> int:
+                wait_for(
+                    lambda: _looks(state["metrics_url"]) >= looks, limit_seconds=LOOK_SECONDS_MAX, what=f"look {looks}"
+                )
+                return sum(client.reads(path) for path in READ_PATHS)
+
+            begun = _looks(state["metrics_url"]) + 1
+            read = [reads_after(begun + number) for number in range(IDLE_LOOKS + 1)]
+    return [float(after - before) for before, after in pairwise(read)]
+
+
 def measure(stage: Stage) -> list[Measured]:
     """Measure the figures of this module."""
-    healed, others = FIGURES
+    healed, others, idle = FIGURES
     with simulated_stripe(stage) as stripe:
         ratios = [_heal(stage, stripe) for _ in range(stage.sizes.rounds)]
         sides = {"none": _live(stage, stripe, healing=False), "healing": _live(stage, stripe, healing=True)}
         found = alternate(sides, rounds=stage.sizes.rounds, say=stage.say, unit=" ms")
+        reads = _idle_reads(stage, stripe)
     return [
         Measured(healed, sorted(ratios)[len(ratios) // 2], {"healed": ratios}),
         Measured(others, median_ratio(found["healing"], found["none"]), found),
+        Measured(idle, max(reads), {"looks": reads}),
     ]
 
 

@@ -16,7 +16,8 @@ from onceflow.settings_model import Settings
 from onceflow_processor.admission import Rules
 from onceflow_processor.schema_check import check_schema
 from onceflow_reconciler.stripe_lists import StripeLists
-from onceflow_reconciler.verify.proving import Answer, Proving, Question
+from onceflow_reconciler.verify.proving import Proving
+from onceflow_reconciler.verify.question import Answer, Question
 
 
 def answer_of(
@@ -49,12 +50,14 @@ def answer_of(
     lists = _lists(settings) if with_stripe else None
     with (
         session(settings.database.url.get_secret_value(), role="verify") as connection,
+        session(settings.database.url.get_secret_value(), role="verify") as beside,
         nullcontext() if lists is None else closing(lists),
         progress_bar("verify", total=0) as tell,
     ):
         check_schema(connection)
+        beside.autocommit = True
         try:
-            return Proving(connection, question, lists=lists, tell=tell).answer()
+            return Proving(connection, question, beside=beside, lists=lists, tell=tell).answer()
         finally:
             # Nothing of it is kept: the tables were temporary.
             connection.rollback()

@@ -7,7 +7,7 @@ be believed or judged stays, and is read again.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -23,17 +23,19 @@ from onceflow_reconciler.known_events import Backlog, BacklogTooLong, unknown_id
 from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.republish import Republisher
 from onceflow_reconciler.slices import REACH_MARGIN_SECONDS, REACH_SECONDS, Slice, SliceRules, ahead
-from onceflow_reconciler.stripe_lists import EVENTS, StripeLists, TooManyPages
+from onceflow_reconciler.stripe_lists import EVENTS, NotBelieved, NotReadable, StripeLists, TooManyPages
 from onceflow_reconciler.verify.hours import HOUR_SECONDS, HourSum, due_hour, hour_sum
 from onceflow_schemas.sql import queries
 from onceflow_schemas.times import format_time
 
 SOURCE: Final = "events"
 WHO: Final = "reconciler"
-CHUNK_EVENTS: Final = 2_000
+CHUNK_EVENTS: Final = 1_000
 """So many events that no table knows are looked for in the topics at a time, and brought together."""
 AGAIN_SECONDS: Final = 300
 """So long an hour rests of which not all was done."""
+PORTION_PAUSE_SECONDS: Final = 0.05
+"""Between two portions that are brought: live events wait behind a portion, not behind an outage."""
 
 _SQL = queries("reconcile")
 _HOURS = queries("verify")
@@ -63,6 +65,7 @@ class EventCycle:
         rules: how the list is cut.
         first_seconds: how far back the first look goes.
         check: raises when the lease is lost; called before each effect.
+        wait: sleeps so many seconds, less when the process is asked to stop.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class EventCycle:
         rules: SliceRules,
         first_seconds: int,
         check: Callable[[], None],
+        wait: Callable[[float], object],
     ) -> None:
         self._connection = connection
         self._lists = lists
@@ -85,6 +89,7 @@ class EventCycle:
         self._rules = rules
         self._first_seconds = first_seconds
         self._check = check
+        self._wait = wait
 
     def look(self, account: str, *, now: int, told: Told) -> str | None:
         """Read what is ahead of the account's cursor; why it waits, None when it need not.
@@ -124,27 +129,40 @@ class EventCycle:
     def _hand_over(self, account: str, part: Slice, told: Told) -> HourSum:
         found = HourSum(0, 0)
         unknown: list[Listed] = []
-        for page in self._lists.pages(account, EVENTS, part):
-            told.listed += len(page.items)
-            found = found.plus(hour_sum(event.id for event in page.items))
-            unknown += self._unknown(account, page.items)
-            if len(unknown) >= CHUNK_EVENTS:
-                self._settle(account, unknown, told)
-                unknown = []
-        self._settle(account, unknown, told)
+        bringing: Iterator[None] = iter(())
+        try:
+            for page in self._lists.pages(account, EVENTS, part):
+                told.listed += len(page.items)
+                found = found.plus(hour_sum(event.id for event in page.items))
+                unknown += self._unknown(account, page.items)
+                if len(unknown) >= CHUNK_EVENTS:
+                    self._end(bringing)
+                    bringing = self._bring(account, self._missed(account, unknown, told), told)
+                    unknown = []
+                # A portion between two pages: bringing keeps pace with reading, and little is left for the end.
+                next(bringing, None)
+        except (NotBelieved, NotReadable, TooManyPages):
+            # What was found before the list failed is brought.
+            self._end(bringing)
+            raise
+        self._end(bringing)
+        self._end(self._bring(account, self._missed(account, unknown, told), told))
         return found
 
-    def _settle(self, account: str, unknown: list[Listed], told: Told) -> None:
-        """Bring those that are not on their way either."""
+    def _end(self, bringing: Iterator[None]) -> None:
+        for _ in bringing:
+            self._wait(PORTION_PAUSE_SECONDS)
+
+    def _missed(self, account: str, unknown: list[Listed], told: Told) -> list[Listed]:
+        """Return those that are not on their way either."""
         if not unknown:
-            return
+            return []
         told.unknown += len(unknown)
         waiting = self._backlog.among({event.id for event in unknown})
         # Asked again: what the processor has done while the topic was looked through is known by now.
         missed = self._unknown(account, [event for event in unknown if event.id not in waiting])
         told.missed += len(missed)
-        if missed:
-            self._bring(account, missed, told)
+        return missed
 
     def _unknown(self, account: str, events: Sequence[Listed]) -> list[Listed]:
         """Return the events that no table knows."""
@@ -176,7 +194,10 @@ class EventCycle:
         given = {"account": account, "mode": self._mode, "hour": hour.since, "listed": listed, "id_hash": id_hash}
         self._connection.execute(_HOURS["keep_hour"], {**given, "waiting": waiting})
 
-    def _bring(self, account: str, missed: list[Listed], told: Told) -> None:
+    def _bring(self, account: str, missed: list[Listed], told: Told) -> Iterator[None]:
+        """Bring events, a portion at each step."""
+        if not missed or self._republisher is None:
+            return
         found = [
             Finding(
                 "missed_event",
@@ -192,11 +213,11 @@ class EventCycle:
             )
             for event in missed
         ]
-        if self._republisher is None:
-            return
         ids = self._record(found)
         hit("reconciler.before_publish")
-        self._republisher.publish(account, missed)
+        for _ in self._republisher.portions(account, missed):
+            yield
+            self._check()
         remedied(self._connection, ids, action="republish", who=WHO, result="confirmed by the broker")
         told.brought += len(missed)
         log.info("missed_events_brought", account=account, events=len(missed))

@@ -7,7 +7,7 @@ brought only with the broker's report.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.event_record import RECONCILER_ENDPOINT, build_event
 from onceflow_schemas.failure import Misconfigured, Unavailable
 
+PORTION_EVENTS: Final = 100
 REPORT_SECONDS_MAX: Final = 30.0
 MESSAGE_TIMEOUT_MS: Final = 20_000
 POLL_SECONDS: Final = 0.05
@@ -69,6 +70,15 @@ class Republisher:
             Unavailable: the broker does not have all of them, as far as we know.
             Misconfigured: ``attestation_key_missing``.
         """
+        for _ in self.portions(account, events):
+            pass
+
+    def portions(self, account: str, events: Sequence[Listed]) -> Iterator[None]:
+        """As ``publish``, but yield between two portions, so that who calls may leave room for others.
+
+        Raises:
+            Unavailable, Misconfigured: as ``publish``.
+        """
         now = datetime.now(UTC)
         key = signing_key(self._keys, now)
         if key is None:
@@ -83,9 +93,13 @@ class Republisher:
             else:
                 failed.append(error.str())
 
+        for begin in range(0, len(events), PORTION_EVENTS):
+            if begin:
+                yield
+            give_up_at = time.monotonic() + REPORT_SECONDS_MAX
+            for event in events[begin : begin + PORTION_EVENTS]:
+                self._produce(account, event, received_at=now, key=key, report=report, give_up_at=give_up_at)
         give_up_at = time.monotonic() + REPORT_SECONDS_MAX
-        for event in events:
-            self._produce(account, event, received_at=now, key=key, report=report, give_up_at=give_up_at)
         while confirmed + len(failed) < len(events) and time.monotonic() < give_up_at:
             self._producer.poll(POLL_SECONDS)
         if confirmed < len(events):

@@ -238,7 +238,12 @@ class _Service:
             "check": check,
         }
         events = EventCycle(
-            connection, tools.lists, tools.backlog, republisher=None if dry_run else tools.republisher, **common
+            connection,
+            tools.lists,
+            tools.backlog,
+            republisher=None if dry_run else tools.republisher,
+            wait=self._lifetime.wait,
+            **common,
         )
         objects = ObjectCycle(connection, tools.lists, dry_run=dry_run, **common)
         return AccountCycle(

@@ -15,7 +15,7 @@ from onceflow.command_options import Config, Json, KafkaConfig, Live, Set, setti
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onceflow_reconciler.verify.proving import Answer
+    from onceflow_reconciler.verify.question import Answer
 
 NEEDS = ("deployment.id", "stripe.account", "attestation.keys", "kafka.bootstrap.servers", "database.url")
 SHOWN_MAX = 20

@@ -5,14 +5,14 @@ Rule: only what the processor has passed is written as it stands; whether somebo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
 
 from confluent_kafka import Message
 
 from onceflow_processor.records import Headers, Partition, Record
 from onceflow_reconciler.verify.event_lines import event_line, outcome_line
-from onceflow_reconciler.verify.seen_rows import TIME_MS_MAX
+from onceflow_reconciler.verify.seen_rows import TIME_MS_MAX, OutcomeRowSeen, outcome_row
 
 
 def plain_lines(page: Sequence[Message], topic_id: str, passed: Mapping[int, int]) -> tuple[list[bytes], list[Message]]:
@@ -33,11 +33,10 @@ def plain_lines(page: Sequence[Message], topic_id: str, passed: Mapping[int, int
     return lines, rest
 
 
-def plain_outcomes(page: Sequence[Message], source: str) -> tuple[list[bytes], dict[int, int], list[Message]]:
-    """Return the lines of a page's plain outcomes, the first sequence of each lane, and the messages that need a closer look."""
-    lines: list[bytes] = []
-    firsts: dict[int, int] = {}
-    rest: list[Message] = []
+def plain_outcomes(
+    page: Sequence[Message], source: str
+) -> Iterator[tuple[int, int | None, bytes | None, OutcomeRowSeen | None]]:
+    """Yield lane and sequence of each outcome of a page, with its line, or with a row where it needed a closer look."""
     said_source = source.encode()
     for message in page:
         lane, offset, headers = message.partition(), message.offset(), message.headers()
@@ -53,11 +52,23 @@ def plain_outcomes(page: Sequence[Message], source: str) -> tuple[list[bytes], d
                 source=said_source,
             )
         if found is None or lane is None:
-            rest.append(message)
+            row = outcome_row_of(message, source)
+            yield row.lane, row.seq, None, row
         else:
-            firsts.setdefault(lane, found[0])
-            lines.append(found[1])
-    return lines, firsts, rest
+            yield lane, found[0], found[1], None
+
+
+def outcome_row_of(message: Message, source: str) -> OutcomeRowSeen:
+    """Look closely at a record of the outcome topic."""
+    record = record_of("", message)
+    return outcome_row(
+        record.partition.number,
+        record.offset,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+        source=source,
+    )
 
 
 def record_of(topic: str, message: Message) -> Record:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -33,6 +33,24 @@ class Bounds:
 
     low: int
     high: int
+
+
+def begin_at(
+    bounds: Mapping[int, Bounds], *, hints: Mapping[int, int] | None, known: Mapping[int, int]
+) -> dict[int, int]:
+    """Return where reading begins: where the time says, or earlier where the ledger knows better; None: at the log's start."""
+    if hints is None:
+        return {number: one.low for number, one in bounds.items()}
+    return {
+        number: max(one.low, min(hints[number], known.get(number, hints[number]), one.high))
+        for number, one in bounds.items()
+    }
+
+
+def noted(topic_id: str, first: Mapping[int, int], bounds: Mapping[int, Bounds]) -> dict[str, Any]:
+    """Return what a proof says of a topic."""
+    places = {str(number): {"first": first[number], "end": one.high} for number, one in bounds.items()}
+    return {"id": topic_id, "partitions": places}
 
 
 class TopicScan:

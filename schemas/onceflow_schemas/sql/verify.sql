@@ -1,6 +1,7 @@
 -- The proof: topics are copied into temporary tables and compared with the ledger's rows.  One transaction at READ COMMITTED:
 -- positions and lanes are read before the topics, rows after them, so that work which goes on meanwhile is no difference.
 -- No locks are taken; what is large is sorted and joined by PostgreSQL, on disk where it must be.
+-- Blocks of rows are folded beside it, in a connection of their own: a block whose records and rows are equal is explained as a whole.
 
 -- name: begin
 SELECT set_config('idle_in_transaction_session_timeout', '0', true), set_config('statement_timeout', '0', true);
@@ -34,9 +35,22 @@ CREATE TEMPORARY TABLE passed (
 ) ON COMMIT DROP;
 
 -- name: make_lane_before
+-- What lanes said before the topic was read, and the smallest and the largest sequence that was read then.
 CREATE TEMPORARY TABLE lane_before (
-    lane integer NOT NULL, head_seq bigint NOT NULL, published_seq bigint NOT NULL, low bigint NOT NULL, first bigint NOT NULL
+    lane integer NOT NULL, head_seq bigint NOT NULL, published_seq bigint NOT NULL, low bigint NOT NULL, first bigint NOT NULL,
+    first_seq bigint, last_seq bigint
 ) ON COMMIT DROP;
+
+-- name: make_proved_event
+-- Blocks of offsets whose records are exactly the markers, and how many of these are in each state.
+CREATE TEMPORARY TABLE proved_event (
+    topic_id text NOT NULL, partition integer NOT NULL, block bigint NOT NULL, since bigint NOT NULL, until bigint NOT NULL,
+    processed bigint NOT NULL, ignored bigint NOT NULL, parked bigint NOT NULL
+) ON COMMIT DROP;
+
+-- name: make_proved_outcome
+-- Blocks of sequences whose records are exactly the rows, in order.
+CREATE TEMPORARY TABLE proved_outcome (lane integer NOT NULL, block bigint NOT NULL) ON COMMIT DROP;
 
 -- name: make_unexplained
 CREATE TEMPORARY TABLE unexplained (kind text NOT NULL, subject text NOT NULL, detail text NOT NULL) ON COMMIT DROP;
@@ -46,6 +60,12 @@ COPY seen_event FROM STDIN;
 
 -- name: copy_outcomes
 COPY seen_outcome FROM STDIN;
+
+-- name: copy_proved_events
+COPY proved_event FROM STDIN;
+
+-- name: copy_proved_outcomes
+COPY proved_outcome FROM STDIN;
 
 -- name: copy_listed
 COPY listed_event FROM STDIN;
@@ -57,7 +77,49 @@ INSERT INTO listed_span VALUES (%(account)s, to_timestamp(%(since)s), to_timesta
 INSERT INTO passed VALUES (%(topic_id)s, %(partition)s, %(low)s, %(first)s, %(high)s, %(next_offset)s);
 
 -- name: add_lane
-INSERT INTO lane_before VALUES (%(lane)s, %(head_seq)s, %(published_seq)s, %(low)s, %(first)s);
+INSERT INTO lane_before VALUES (%(lane)s, %(head_seq)s, %(published_seq)s, %(low)s, %(first)s, %(first_seq)s, %(last_seq)s);
+
+-- name: begin_blocks
+-- A time is written as text: in one form only.
+SELECT set_config('timezone', 'UTC', true), set_config('datestyle', 'ISO', true), set_config('statement_timeout', '0', true);
+
+-- name: event_blocks
+-- The markers of a topic as blocks; lines as ``event_words`` writes them.  What is quarantined is never equal to a record: it has
+-- another table to be compared with.
+SELECT partition, block, records, digest, processed, ignored, parked
+FROM (SELECT i.partition, i."offset" / %(places)s AS block, count(*) AS records,
+             sha256(convert_to(string_agg(
+                 CASE WHEN i.state = 'quarantined' THEN '!' ELSE '' END || i.account || E'\n' || i.mode || E'\n' || i.event_id
+                     || E'\n' || i."offset"::text || E'\n' || encode(i.body_sha256, 'hex') || E'\n',
+                 '' ORDER BY i."offset"), 'UTF8')) AS digest,
+             count(*) FILTER (WHERE i.state = 'processed') AS processed, count(*) FILTER (WHERE i.state = 'ignored') AS ignored,
+             count(*) FILTER (WHERE i.state = 'parked') AS parked
+      FROM onceflow.inbox AS i
+      JOIN unnest(%(partitions)s::integer[], %(firsts)s::bigint[], %(highs)s::bigint[]) AS asked (partition, first, high)
+        ON asked.partition = i.partition AND i."offset" >= asked.first AND i."offset" < asked.high
+      WHERE i.topic_id = %(topic_id)s
+      GROUP BY 1, 2) AS folded
+WHERE NOT EXISTS (SELECT FROM onceflow.quarantine AS q
+                  WHERE q.topic_id = %(topic_id)s AND q.partition = folded.partition AND q."offset" / %(places)s = folded.block);
+
+-- name: outcome_blocks
+-- The outcomes as blocks; lines as ``outcome_words`` writes them.  What goes out in another form is never equal to a record.
+SELECT lane, seq / %(places)s AS block, count(*) AS records,
+       sha256(convert_to(string_agg(
+           CASE WHEN withheld IS NULL AND headers::text = '{}' THEN '' ELSE '!' END || seq::text || E'\n' || ce_id::text || E'\n'
+               || outcome_id::text || E'\n' || revision::text || E'\n' || type || E'\n' || key || E'\n' || cause || E'\n'
+               || created_at::text || E'\n' || encode(sha256(value), 'hex') || E'\n',
+           '' ORDER BY seq), 'UTF8')) AS digest
+FROM onceflow.outcome GROUP BY 1, 2;
+
+-- name: unprove_originals
+-- Blocks that hold the marker of an event of which another record was copied.  Index: primary key of inbox.
+DELETE FROM proved_event AS p
+USING (SELECT DISTINCT i.topic_id, i.partition, i."offset" / %(places)s AS block
+       FROM seen_event AS s JOIN onceflow.inbox AS i USING (account, mode, event_id)
+       WHERE (i.topic_id, i.partition, i."offset") <> (s.topic_id, s.partition, s."offset")) AS original
+WHERE (p.topic_id, p.partition, p.block) = (original.topic_id, original.partition, original.block)
+RETURNING p.topic_id, p.partition, p.block;
 
 -- name: add_unexplained
 INSERT INTO unexplained VALUES (%(kind)s, %(subject)s, %(detail)s);
@@ -77,15 +139,18 @@ WHERE coalesce(event_created, received_at) >= %(since)s GROUP BY topic_id, parti
 SELECT lane, min(seq) FROM onceflow.outcome WHERE created_at >= %(since)s GROUP BY lane;
 
 -- name: analyze
-ANALYZE seen_event, seen_outcome;
+ANALYZE seen_event, seen_outcome, proved_event, proved_outcome;
 
 -- name: make_marker
--- The markers of the window.
+-- The markers of the window that no block has proved.
 CREATE TEMPORARY TABLE marker ON COMMIT DROP AS
-SELECT account, mode, event_id, state, type, topic_id, partition, "offset", body_sha256, event_created, received_at
+SELECT account, mode, event_id, topic_id, partition, "offset"
 FROM onceflow.inbox
 WHERE coalesce(event_created, received_at) >= %(since)s AND coalesce(event_created, received_at) < %(until)s
-  AND (%(account)s::text IS NULL OR account = %(account)s);
+  AND (%(account)s::text IS NULL OR account = %(account)s)
+  AND NOT EXISTS (SELECT FROM proved_event AS p
+                  WHERE (p.topic_id, p.partition, p.block) = (inbox.topic_id, inbox.partition, inbox."offset" / %(places)s)
+                    AND inbox."offset" >= p.since AND inbox."offset" < p.until);
 
 -- name: make_judged
 -- What each record of the window is.  The marker at its position says it; else a quarantined record does; else the position; else
@@ -158,10 +223,10 @@ SELECT 'topic_lost_records', format('%%s/%%s', m.account, m.event_id),
 FROM marker AS m JOIN passed AS p USING (topic_id, partition) WHERE m."offset" >= p.high AND m."offset" < p.next_offset
 UNION ALL
 SELECT 'parked_lacks', format('%%s/%%s', m.account, m.event_id), 'the marker says parked, the event does not wait'
-FROM marker AS m WHERE m.state = 'parked'
+FROM onceflow.inbox AS m WHERE m.state = 'parked'
+  AND coalesce(m.event_created, m.received_at) >= %(since)s AND coalesce(m.event_created, m.received_at) < %(until)s
+  AND (%(account)s::text IS NULL OR m.account = %(account)s)
   AND NOT EXISTS (SELECT FROM onceflow.parked AS w WHERE (w.account, w.mode, w.event_id) = (m.account, m.mode, m.event_id))
-  AND EXISTS (SELECT FROM onceflow.inbox AS now
-              WHERE (now.account, now.mode, now.event_id) = (m.account, m.mode, m.event_id) AND now.state = 'parked')
 UNION ALL
 SELECT 'parked_without_marker', format('%%s/%%s', w.account, w.event_id), 'the event waits, and its marker does not say so'
 FROM onceflow.parked AS w LEFT JOIN onceflow.inbox AS i USING (account, mode, event_id)
@@ -176,16 +241,27 @@ LEFT JOIN seen_event AS s ON (s.topic_id, s.partition, s."offset") = (q.topic_id
 WHERE q."offset" >= p.first AND q."offset" < p.high AND s."offset" IS NULL;
 
 -- name: make_known
--- Every event of the window that the ledgers know, once.
+-- Every event of the window that the ledgers know, once: a marker is alone of its event, unless something else names it too.
 CREATE TEMPORARY TABLE known ON COMMIT DROP AS
-SELECT account, event_id, min(created) AS created, min(type) AS type FROM (
-    SELECT account, event_id, event_created AS created, type FROM marker WHERE mode = %(mode)s
+WITH marked AS (
+    SELECT account, event_id, event_created AS created, type FROM onceflow.inbox
+    WHERE mode = %(mode)s AND coalesce(event_created, received_at) >= %(since)s AND coalesce(event_created, received_at) < %(until)s
+      AND (%(account)s::text IS NULL OR account = %(account)s)
+), beside AS MATERIALIZED (
+    SELECT account, event_id, created FROM judged WHERE mode = %(mode)s AND state = 'not_yet_due'
     UNION ALL
-    SELECT account, event_id, created, NULL FROM judged WHERE mode = %(mode)s AND state = 'not_yet_due'
-    UNION ALL
-    SELECT q.account, q.event_id, s.created, NULL FROM onceflow.quarantine AS q
+    SELECT q.account, q.event_id, s.created FROM onceflow.quarantine AS q
     JOIN judged AS s USING (topic_id, partition, "offset") WHERE q.event_id IS NOT NULL AND q.mode = %(mode)s
-) AS all_ledgers GROUP BY account, event_id;
+)
+SELECT account, event_id, created, type FROM marked
+WHERE NOT EXISTS (SELECT FROM beside AS b WHERE (b.account, b.event_id) = (marked.account, marked.event_id))
+UNION ALL
+SELECT account, event_id, min(created), min(type) FROM (
+    SELECT account, event_id, created, NULL AS type FROM beside
+    UNION ALL
+    SELECT account, event_id, created, type FROM marked
+    WHERE EXISTS (SELECT FROM beside AS b WHERE (b.account, b.event_id) = (marked.account, marked.event_id))
+) AS named_twice GROUP BY account, event_id;
 
 -- name: hours
 -- A count and a hash that does not depend on the order, by account and hour.
@@ -241,10 +317,18 @@ SELECT count(*) FROM listed_event AS l WHERE l.account = %(listed_account)s AND 
 
 -- name: count_events
 -- Distinct events of the window, in whatever ledger they are.
-SELECT count(*) FROM (SELECT account, event_id FROM known UNION SELECT account, event_id FROM listed_event) AS events;
+SELECT (SELECT count(*) FROM known)
+     + (SELECT count(*) FROM (SELECT account, event_id FROM listed_event EXCEPT SELECT account, event_id FROM known
+                              WHERE EXISTS (SELECT FROM listed_event)) AS listed_only);
 
 -- name: count_states
-SELECT state, count(*) FROM judged GROUP BY state;
+SELECT state, sum(records)::bigint FROM (
+    SELECT state, count(*) AS records FROM judged GROUP BY state
+    UNION ALL
+    SELECT found.state, sum(found.records) FROM proved_event AS p
+    CROSS JOIN LATERAL (VALUES ('processed', p.processed), ('ignored', p.ignored), ('parked', p.parked)) AS found (state, records)
+    GROUP BY found.state
+) AS counted GROUP BY state HAVING sum(records) > 0;
 
 -- name: count_operations
 SELECT state, count(*) FROM onceflow.operation
@@ -255,9 +339,8 @@ WHERE requested_at >= %(since)s AND requested_at < %(until)s AND (%(account)s::t
 INSERT INTO unexplained
 WITH began AS (
     SELECT b.lane, b.published_seq,
-           CASE WHEN b.first = 0 OR (b.first = b.low AND b.low = 0) THEN 1 ELSE min(s.seq) FILTER (WHERE NOT s.refill) END AS seq
-    FROM lane_before AS b LEFT JOIN seen_outcome AS s ON s.lane = b.lane AND s.why IS NULL
-    GROUP BY b.lane, b.published_seq, b.first, b.low
+           CASE WHEN b.first = 0 OR (b.first = b.low AND b.low = 0) THEN 1 ELSE b.first_seq END AS seq
+    FROM lane_before AS b
 ), gone AS (
     SELECT substring(name FROM 9)::integer AS lane, gone_before FROM onceflow.retention WHERE name LIKE 'outcome/%%'
 )
@@ -270,6 +353,7 @@ UNION ALL
 SELECT 'outcome_not_published', format('%%s/%%s', r.lane, r.seq), format('outcome %%s is not in the topic', r.ce_id)
 FROM onceflow.outcome AS r JOIN began AS b USING (lane)
 WHERE r.seq >= b.seq AND r.seq <= b.published_seq
+  AND NOT EXISTS (SELECT FROM proved_outcome AS p WHERE (p.lane, p.block) = (r.lane, r.seq / %(places)s))
   AND NOT EXISTS (SELECT FROM seen_outcome AS s WHERE s.why IS NULL AND (s.lane, s.seq) = (r.lane, r.seq))
 UNION ALL
 SELECT 'outcome_without_row', format('%%s/%%s', s.lane, s.seq), format('the topic has outcome %%s, the table has not', s.ce_id)
@@ -292,7 +376,9 @@ INSERT INTO unexplained
 SELECT 'lane_gap', format('%%s/%%s', lane, seq), format('lane %%s: sequence %%s follows %%s', lane, seq, before)
 FROM (SELECT lane, seq, lag(seq) OVER (PARTITION BY lane ORDER BY "offset") AS before
       FROM seen_outcome WHERE why IS NULL AND NOT refill) AS steps
-WHERE seq <> before + 1
+-- Between two that were copied there may be whole blocks, of this many sequences each, that were proved.
+WHERE seq - before - 1 <> %(places)s * (SELECT count(*) FROM proved_outcome AS p
+                                        WHERE p.lane = steps.lane AND p.block * %(places)s > before AND p.block * %(places)s < seq)
 UNION ALL
 SELECT 'lane_rows_missing', lane::text,
        format('lane %%s: %%s rows between sequence %%s and its head %%s', lane, rows, first_seq, head_seq)
@@ -305,15 +391,14 @@ WHERE NOT (rows = 0 AND (head_seq = 0 OR coalesce(may_begin_late, false)))
   AND (rows <> head_seq - first_seq + 1 OR last_seq IS DISTINCT FROM head_seq
        OR (first_seq <> 1 AND NOT coalesce(may_begin_late, false)))
 UNION ALL
-SELECT 'published_beyond_topic', b.lane::text,
-       format('lane %%s: %%s are said to be published, the topic ends with %%s', b.lane, b.published_seq, coalesce(max(s.seq), 0))
-FROM lane_before AS b LEFT JOIN seen_outcome AS s ON s.lane = b.lane AND s.why IS NULL AND NOT s.refill
-GROUP BY b.lane, b.published_seq, b.low HAVING b.published_seq > coalesce(max(s.seq), 0) AND (b.low = 0 OR max(s.seq) IS NOT NULL);
+SELECT 'published_beyond_topic', lane::text,
+       format('lane %%s: %%s are said to be published, the topic ends with %%s', lane, published_seq, coalesce(last_seq, 0))
+FROM lane_before WHERE published_seq > coalesce(last_seq, 0) AND (low = 0 OR last_seq IS NOT NULL);
 
 -- name: lanes_behind
 -- Lanes whose topic has more than they say is published; a relay notes it a moment after its commit.
-SELECT l.lane FROM onceflow.lane AS l JOIN seen_outcome AS s ON s.lane = l.lane AND s.why IS NULL AND NOT s.refill
-GROUP BY l.lane, l.published_seq HAVING max(s.seq) > l.published_seq ORDER BY l.lane;
+SELECT l.lane FROM onceflow.lane AS l JOIN lane_before AS b USING (lane)
+WHERE b.last_seq > l.published_seq ORDER BY l.lane;
 
 -- name: count_outcomes
 SELECT count(*), count(*) FILTER (WHERE r.seq <= l.published_seq) FROM onceflow.outcome AS r JOIN onceflow.lane AS l USING (lane)

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from onceflow.settings import SettingSources, load_settings
 from onceflow.verifying import answer_of
-from onceflow_reconciler.verify.proving import Answer
+from onceflow_reconciler.verify.question import Answer
 from onceflow_simulator import Simulator
 from onceflow_simulator.triggers import trigger
 from tests.processor.processor_process import Road, wait_until
