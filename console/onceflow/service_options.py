@@ -238,6 +238,7 @@ def reconciler_options(settings: Settings, *, announce: Announce | None = None) 
         requests_per_second=given.requests_per_second or default_rate,
         rules=SliceRules(overlap_seconds=60 * given.overlap_minutes, grace_seconds=given.grace_seconds),
         first_seconds=3600 * given.first_hours,
+        ledger_seconds=60 * given.ledger_minutes,
         cycle_seconds=given.cycle_seconds,
         lease_ttl_seconds=given.lease_seconds,
         owner=owner(),

@@ -25,6 +25,9 @@ class ReconcilerSettings(Section):
         120, ge=1, le=86_400, description="Younger events are not judged yet: their webhook may be on its way."
     )
     first_hours: int = Field(72, ge=1, le=719, description="How far back the first look at an account goes.")
+    ledger_minutes: int = Field(
+        60, ge=1, le=1_440, description="From one look at the last hours of topics and tables to the next."
+    )
     lease_seconds: Seconds = Field(
         30.0, ge=5, le=300, description="A reconciler that died is waited for as long as this."
     )

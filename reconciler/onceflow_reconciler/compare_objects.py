@@ -22,7 +22,7 @@ _MOVED: Final[Mapping[str, frozenset[str]]] = {
 """Statuses in which money is moved, or may be on its way."""
 
 _RETURNED: Final = frozenset({"failed", "canceled"})
-_ENDED: Final = frozenset({"succeeded", "failed", "canceled"})
+ENDED: Final = frozenset({"succeeded", "failed", "canceled"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +57,11 @@ def operation_id_of(body: Mapping[str, Any]) -> UUID | None:
         return None
 
 
+def object_subject(account: str, mode: str, object_id: str) -> str:
+    """Return what a finding about an object is about."""
+    return f"object {account}/{mode}/{object_id}"
+
+
 def compare_object(body: Mapping[str, Any], known: Known | None) -> Drift | None:
     """Return what is wrong between an object and the operation that it names; None when nothing is.
 
@@ -84,7 +89,7 @@ def _drift(body: Mapping[str, Any], known: Known | None) -> Drift | None:
     wrong = _wrong_value(body, known)
     if wrong is not None:
         return Drift("operation_disagrees", wrong)
-    if known.state not in _ENDED:
+    if known.state not in ENDED:
         return None
     if body.get("object") == "refund" and status in _RETURNED and known.state == "succeeded":
         # It comes to an end that operations know: their workers look, and settle it anew.

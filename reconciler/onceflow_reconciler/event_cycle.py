@@ -38,7 +38,6 @@ PORTION_PAUSE_SECONDS: Final = 0.05
 """Between two portions that are brought: live events wait behind a portion, not behind an outage."""
 
 _SQL = queries("reconcile")
-_HOURS = queries("verify")
 
 log = structlog.get_logger("onceflow.reconciler")
 
@@ -180,10 +179,10 @@ class EventCycle:
         if self._republisher is None:
             return ()
         given = {"account": account, "mode": self._mode}
-        [(last,)] = self._connection.execute(_HOURS["last_hour"], given).fetchall()
+        [(last,)] = self._connection.execute(_SQL["last_hour"], given).fetchall()
         hour = due_hour(last, now=now, first_seconds=self._first_seconds, wait_seconds=self._rules.overlap_seconds)
         again = {**given, "reach": now - REACH_SECONDS + REACH_MARGIN_SECONDS, "wait_seconds": AGAIN_SECONDS}
-        rows = self._connection.execute(_HOURS["unsettled_hour"], again).fetchall()
+        rows = self._connection.execute(_SQL["unsettled_hour"], again).fetchall()
         unsettled = tuple(Slice(since, since + HOUR_SECONDS) for (since,) in rows)
         return unsettled if hour is None else (hour, *unsettled)
 
@@ -192,7 +191,7 @@ class EventCycle:
         self._check()
         listed, id_hash = (None, 0) if found is None else found
         given = {"account": account, "mode": self._mode, "hour": hour.since, "listed": listed, "id_hash": id_hash}
-        self._connection.execute(_HOURS["keep_hour"], {**given, "waiting": waiting})
+        self._connection.execute(_SQL["keep_hour"], {**given, "waiting": waiting})
 
     def _bring(self, account: str, missed: list[Listed], told: Told) -> Iterator[None]:
         """Bring events, a portion at each step."""

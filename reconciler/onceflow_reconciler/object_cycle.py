@@ -17,10 +17,11 @@ import structlog
 from psycopg import Connection
 
 from onceflow_processor.arrays import Texts, Uuids
-from onceflow_reconciler.compare_objects import Drift, Known, compare_object, operation_id_of
+from onceflow_reconciler.compare_objects import Drift, compare_object, object_subject, operation_id_of
 from onceflow_reconciler.cursors import Cursor
 from onceflow_reconciler.finding import Finding
 from onceflow_reconciler.finding_store import record, remedied
+from onceflow_reconciler.known_operations import known_operations
 from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.slices import Slice, SliceRules, ahead
 from onceflow_reconciler.stripe_lists import PAYMENT_INTENTS, REFUNDS, StripeList, StripeLists, TooManyPages
@@ -130,20 +131,24 @@ class ObjectCycle:
                 self._connection.execute(_SQL["looked_at"], {**given, "object_id": object_id})
                 continue
             found = operation_id_of(item.body)
-            drift = None if found is None else compare_object(item.body, self._known([found]).get(found))
+            drift = (
+                None
+                if found is None
+                else compare_object(item.body, known_operations(self._connection, [found]).get(found))
+            )
             self._check()
             if found is not None and drift is not None:
                 told.hints += self._write(account, [(item, found, drift)])
             kept = [] if drift is None else [drift.verdict]
             self._connection.execute(
-                _SQL["gone_object"], {**given, "subject": _subject(account, self._mode, item.id), "kept": kept}
+                _SQL["gone_object"], {**given, "subject": object_subject(account, self._mode, item.id), "kept": kept}
             )
 
     def _compare(self, account: str, of: StripeList, part: Slice, told: Compared) -> None:
         for page in self._lists.pages(account, of, part):
             told.objects += len(page.items)
             named = [(item, found) for item in page.items if (found := operation_id_of(item.body)) is not None]
-            known = self._known([found for _, found in named])
+            known = known_operations(self._connection, [found for _, found in named])
             drifts = [
                 (item, found, drift)
                 for item, found in named
@@ -153,23 +158,6 @@ class ObjectCycle:
             if drifts and not self._dry_run:
                 self._check()
                 told.hints += self._write(account, drifts)
-
-    def _known(self, ids: Sequence[UUID]) -> dict[UUID, Known]:
-        if not ids:
-            return {}
-        rows = self._connection.execute(_SQL["operations_named"], {"ids": Uuids(ids)}).fetchall()
-        return {
-            row[0]: Known(
-                state=row[1],
-                external_id=row[2],
-                surplus=frozenset(row[3]),
-                amount=row[4],
-                currency=row[5],
-                effect=row[6],
-                subject=row[7],
-            )
-            for row in rows
-        }
 
     def _write(self, account: str, drifts: Sequence[tuple[Listed, UUID, Drift]]) -> int:
         findings = [_finding(account, self._mode, item, operation_id, drift) for item, operation_id, drift in drifts]
@@ -195,10 +183,6 @@ class ObjectCycle:
         return len(behind)
 
 
-def _subject(account: str, mode: str, object_id: str) -> str:
-    return f"object {account}/{mode}/{object_id}"
-
-
 def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: Drift) -> Finding:
     amount, currency = item.body.get("amount"), item.body.get("currency")
     facts = {
@@ -211,7 +195,7 @@ def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: D
     }
     return Finding(
         drift.verdict,
-        _subject(account, mode, item.id),
+        object_subject(account, mode, item.id),
         account,
         mode,
         facts,

@@ -29,11 +29,13 @@ from onceflow_reconciler.account_cycle import AccountCycle, Looked
 from onceflow_reconciler.event_cycle import EventCycle
 from onceflow_reconciler.known_events import Backlog
 from onceflow_reconciler.ledger_checks import Patience, look_at_tables
+from onceflow_reconciler.ledger_look import LedgerLook
 from onceflow_reconciler.metrics import ReconcilerMetrics
 from onceflow_reconciler.object_cycle import ObjectCycle
 from onceflow_reconciler.republish import Republisher
 from onceflow_reconciler.slices import SliceRules
 from onceflow_reconciler.stripe_lists import StripeLists
+from onceflow_reconciler.verify.question import Question
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured
 
@@ -64,6 +66,8 @@ class ReconcilerOptions:
         rules: how the event list is cut.
         patience: how long something may wait before it is a finding.
         first_seconds: how far back the first look goes.
+        ledgers: the question about topics and tables; None does not ask it.
+        ledger_seconds: from one look at them to the next.
         cycle_seconds: from one look to the next.
         lease_ttl_seconds: how long a dead reconciler is waited for.
         owner: who we are.
@@ -91,6 +95,8 @@ class ReconcilerOptions:
     rules: SliceRules
     patience: Patience = field(default_factory=Patience)
     first_seconds: int
+    ledgers: Question | None = field(default=None, repr=False)
+    ledger_seconds: float = 3600.0
     cycle_seconds: float
     lease_ttl_seconds: float = 30.0
     owner: str
@@ -127,8 +133,8 @@ def run(options: ReconcilerOptions) -> int:
     return 0
 
 
-def look_once(options: ReconcilerOptions, *, dry_run: bool) -> dict[str, Looked]:
-    """Look at every account once and return what was found, by account.
+def look_once(options: ReconcilerOptions, *, dry_run: bool) -> tuple[dict[str, Looked], int]:
+    """Look at every account once, and at the ledgers when it is time; return what was found by account, and in the ledgers.
 
     Raises:
         LeaseLost: another reconciler works.
@@ -171,7 +177,7 @@ class _Service:
                 log.warning("reconciler_waits", reason=first_line(error))
                 self._lifetime.wait(RETRY_SECONDS)
 
-    def once(self, *, dry_run: bool) -> dict[str, Looked]:
+    def once(self, *, dry_run: bool) -> tuple[dict[str, Looked], int]:
         with self._open() as connection:
             lease = self._lease(connection)
             # A look that changes nothing may be taken beside one that works.
@@ -182,7 +188,8 @@ class _Service:
                     cycle = self._cycle(connection, tools, lease, dry_run=dry_run)
                     if not dry_run:
                         look_at_tables(connection, self._options.patience)
-                    return {account: cycle.look(account) for account in self._options.accounts}
+                    looked = {account: cycle.look(account) for account in self._options.accounts}
+                    return looked, 0 if dry_run else self._look_at_ledgers(connection, lease)
             finally:
                 lease.release()
 
@@ -206,6 +213,7 @@ class _Service:
             begun = time.monotonic()
             self._metrics.show_tables(look_at_tables(connection, self._options.patience))
             self._look(cycle, self._options.accounts)
+            self._look_at_ledgers(connection, lease)
             lease.keep()
             rest = self._options.cycle_seconds * random.uniform(0.9, 1.1)  # noqa: S311 - jitter needs no secrecy
             while (left := begun + rest - time.monotonic()) > 0 and not self._lifetime.wait(min(1.0, left)):
@@ -224,12 +232,24 @@ class _Service:
                     waits=looked.waits,
                 )
 
+    def _look_at_ledgers(self, connection: Connection[Any], lease: Lease) -> int:
+        options = self._options
+        if options.ledgers is None:
+            return 0
+        return LedgerLook(
+            connection,
+            options.ledgers,
+            open_connection=self._connect,
+            period_seconds=options.ledger_seconds,
+            first_seconds=options.first_seconds,
+            check=lambda: _hold(lease),
+        ).look()
+
     def _cycle(self, connection: Connection[Any], tools: _Tools, lease: Lease, *, dry_run: bool) -> AccountCycle:
         options = self._options
 
         def check() -> None:
-            lease.keep()
-            lease.check()
+            _hold(lease)
 
         common: dict[str, Any] = {
             "mode": options.mode,
@@ -252,13 +272,17 @@ class _Service:
 
     def _open(self) -> Connection[Any]:
         options = self._options
-        connection = connect(options.database_url, application_name=ROLE, prepared=options.prepared, autocommit=True)
+        connection = self._connect()
         try:
             check_database(connection, deployment=options.deployment, accounts=options.accounts, mode=options.mode)
         except BaseException:
             connection.close()
             raise
         return connection
+
+    def _connect(self) -> Connection[Any]:
+        options = self._options
+        return connect(options.database_url, application_name=ROLE, prepared=options.prepared, autocommit=True)
 
     def _lease(self, connection: Connection[Any]) -> Lease:
         options = self._options
@@ -277,6 +301,12 @@ class _Service:
             told = {"pid": os.getpid(), "metrics_url": metrics_url}
             say_ready(told, state_file=options.state_file, announce=options.announce)
             log.info("reconciler_ready", owner=options.owner, accounts=options.accounts)
+
+
+def _hold(lease: Lease) -> None:
+    """Renew the lease; raises when it is lost."""
+    lease.keep()
+    lease.check()
 
 
 class _Tools:

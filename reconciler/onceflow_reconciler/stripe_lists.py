@@ -21,6 +21,7 @@ from onceflow_processor.operations.senders.exchange import Exchange, NoAnswer, r
 from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
 from onceflow_reconciler.list_page import Listed, Page, Unbelievable, read_page
 from onceflow_reconciler.slices import Slice
+from onceflow_schemas.failure import Unavailable
 from onceflow_schemas.strict_json import read_strictly
 
 PAGE_ITEMS: Final = 100
@@ -64,6 +65,13 @@ class NotReadable(Exception):
 
     def __str__(self) -> str:
         return f"{self.account}: {self.detail}"
+
+
+def not_readable(error: NotReadable) -> Unavailable:
+    """Return the failure of a proof for which Stripe cannot be read."""
+    permission = f" Give the key the permission {error.permission}." if error.permission else ""
+    hint = f"`onceflow doctor` tells what the key may.{permission}"
+    return Unavailable("stripe_not_readable", f"Stripe's lists: {error}", hint)
 
 
 class TooManyPages(Exception):

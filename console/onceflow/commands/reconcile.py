@@ -5,6 +5,7 @@ Rule: many may run, one works; the others wait for its lease.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,14 +42,17 @@ def reconcile(
 
     from onceflow.results import say, write_object, write_ready
     from onceflow.service_options import reconciler_options
+    from onceflow.verifying import question_of
     from onceflow_reconciler.service import look_once, run
 
-    options = reconciler_options(loaded.settings, announce=write_ready if as_json and not once else None)
+    announce = write_ready if as_json and not once else None
+    options = replace(reconciler_options(loaded.settings, announce=announce), ledgers=question_of(loaded.settings))
     if not once:
         raise typer.Exit(run(options))
-    found = look_once(options, dry_run=dry_run)
+    found, ledgers = look_once(options, dry_run=dry_run)
     if as_json:
-        write_object({"accounts": {account: _told(looked) for account, looked in found.items()}})
+        accounts = {account: _told(looked) for account, looked in found.items()}
+        write_object({"accounts": accounts, "ledgers": ledgers})
     else:
         for account, looked in found.items():
             told = _told(looked)
@@ -57,7 +61,9 @@ def reconcile(
             )
             more = f"; {told['objects']:,} objects compared, {told['drifts']:,} disagree"
             say(f"{account}: {words}{more}" + (f"; waits: {looked.waits}" if looked.waits else ""))
-    raise typer.Exit(0 if all(looked.is_clean for looked in found.values()) else 1)
+        if ledgers:
+            say(f"ledgers: {ledgers:,} differences; `onceflow findings list` shows them")
+    raise typer.Exit(0 if ledgers == 0 and all(looked.is_clean for looked in found.values()) else 1)
 
 
 def _told(looked: Looked) -> dict[str, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 NEEDS = ("deployment.id", "stripe.account", "attestation.keys", "kafka.bootstrap.servers", "database.url")
 SHOWN_MAX = 20
+ACCEPTED_MAX = 1_000
 
 _Time = Annotated[str | None, typer.Option(metavar="TIME", help="RFC 3339, by Stripe's `created`.")]
 
@@ -34,6 +35,9 @@ def verify(
     ] = None,
     without_stripe: Annotated[
         bool, typer.Option("--without-stripe", help="Leave Stripe's list out; the last line says so.")
+    ] = False,
+    findings: Annotated[
+        bool, typer.Option("--findings", help="Keep what is unexplained as findings, which a person may accept.")
     ] = False,
     config: Config = None,
     kafka_config: KafkaConfig = None,
@@ -58,7 +62,15 @@ def verify(
     sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments, live=live)
     settings = load_settings(sources, needs=NEEDS).settings
     former = None if proof is None else read_proof(proof)
-    answer = answer_of(settings, since=begin, until=end, account=account, former=former, with_stripe=not without_stripe)
+    answer = answer_of(
+        settings,
+        since=begin,
+        until=end,
+        account=account,
+        former=former,
+        with_stripe=not without_stripe,
+        keep_findings=findings,
+    )
     if proof is not None and answer.unexplained_count == 0:
         write_proof(proof, extended(former, answer.proof))
     _tell(answer, as_json=as_json, without_stripe=without_stripe)
@@ -70,18 +82,27 @@ def _tell(answer: Answer, *, as_json: bool, without_stripe: bool) -> None:
 
     listed = [{"kind": kind, "subject": subject, "detail": detail} for kind, subject, detail in answer.unexplained]
     if as_json:
-        write_object({**answer.proof, "differences": listed})
+        accepted = [
+            {"kind": kind, "subject": subject, "detail": detail, "finding": number, "who": who, "reason": reason}
+            for kind, subject, detail, number, who, reason in answer.accepted
+        ]
+        write_object({**answer.proof, "differences": listed, "accepted_differences": accepted[:ACCEPTED_MAX]})
         return
     counts = answer.counts
     for account, told in counts["stripe"].items():
         words = [f"{told['listed_now']:,} listed now, {told['listed_before']:,} known from before"]
         words += [f"{told['on_the_way']:,} may be on their way"] if told["on_the_way"] else []
+        words += [f"{told['objects']:,} objects, {told['of_operations']:,} of operations"]
         words += ["older ones are not listed by Stripe any more"] if told["beyond_30_days"] else []
         say(f"Stripe, {account}: {'; '.join(words)}")
     say(f"records of events: {_states(counts['records'])}")
     outcomes = counts["outcomes"]
     say(f"outcomes: {outcomes['written']:,} written, {outcomes['published']:,} published")
     say(f"operations: {_states(counts['operations'])}")
+    for kind, subject, detail, number, who, reason in answer.accepted[:SHOWN_MAX]:
+        say(f"accepted: {kind} {subject}: {detail} (finding {number}, {who}: {reason})")
+    if len(answer.accepted) > SHOWN_MAX:
+        say(f"and {len(answer.accepted) - SHOWN_MAX:,} more that were accepted")
     for one in listed[:SHOWN_MAX]:
         say(f"unexplained: {one['kind']} {one['subject']}: {one['detail']}")
     if answer.unexplained_count > SHOWN_MAX:

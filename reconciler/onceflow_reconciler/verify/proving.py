@@ -16,6 +16,7 @@ from psycopg import Connection
 from onceflow_reconciler.stripe_lists import StripeLists
 from onceflow_reconciler.verify.event_ledger import EventLedger
 from onceflow_reconciler.verify.hours import PROOF_VERSION, HourSum, proof_faults
+from onceflow_reconciler.verify.object_ledger import ObjectLedger
 from onceflow_reconciler.verify.outcome_ledger import OutcomeLedger
 from onceflow_reconciler.verify.question import Answer, Question
 from onceflow_reconciler.verify.stripe_ledger import StripeLedger
@@ -52,6 +53,7 @@ class Proving:
         lists: StripeLists | None,
         tell: Callable[[int], object],
     ) -> None:
+        self._connection = connection
         self._question = question
         self._tables = Tables(connection, question, tell=tell)
         self._beside = beside
@@ -69,7 +71,11 @@ class Proving:
             self._tables.run(step)
         self._judge_lanes_behind()
         hours = self._hours()
-        stripe = {} if self._lists is None else StripeLedger(self._question, self._tables, self._lists).read(hours)
+        stripe: dict[str, Any] = {}
+        if self._lists is not None:
+            stripe = StripeLedger(self._question, self._tables, self._lists).read(hours)
+            objects = ObjectLedger(self._connection, self._question, tables=self._tables, lists=self._lists).read(hours)
+            stripe = {account: {**told, **objects[account]} for account, told in stripe.items()}
         return self._sum_up(hours, stripe, topics)
 
     def _read_topics(self) -> dict[str, Any]:
@@ -139,12 +145,14 @@ class Proving:
         }
         if question.former is not None:
             self._compare_proof(question.former, proof)
+        accepted = tuple(self._tables.rows("take_accepted"))
         [(count,)] = self._tables.rows("unexplained_count")
         [(events,)] = self._tables.rows("count_events")
         listed = tuple(
             (kind, subject, detail) for kind, subject, detail in self._tables.rows("unexplained", limit=LISTED_MAX)
         )
-        return Answer(events, counts, count, listed, {**proof, "events": events, "unexplained": count})
+        told = {**proof, "events": events, "unexplained": count, "accepted": len(accepted)}
+        return Answer(events, counts, count, listed, told, accepted)
 
     def _compare_proof(self, former: Mapping[str, Any], proof: Mapping[str, Any]) -> None:
         question = self._question

@@ -48,10 +48,20 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was found; ``unexplained`` holds kind, subject and detail of the first, ``unexplained_count`` counts all."""
+    """What was found.
+
+    Attributes:
+        events: distinct ones of the window.
+        counts: by ledger and state.
+        unexplained_count: of all differences.
+        unexplained: kind, subject and detail of the first of them.
+        proof: what a proof file holds.
+        accepted: differences that a person took as they are: the same three, the finding's number, who, and why.
+    """
 
     events: int
     counts: Mapping[str, Any]
     unexplained_count: int
     unexplained: tuple[tuple[str, str, str], ...]
     proof: Mapping[str, Any]
+    accepted: tuple[tuple[str, str, str, int, str, str], ...] = ()

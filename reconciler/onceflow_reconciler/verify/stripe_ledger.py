@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from onceflow_reconciler.slices import Slice
-from onceflow_reconciler.stripe_lists import EVENTS, NotBelieved, NotReadable, StripeLists, TooManyPages
+from onceflow_reconciler.stripe_lists import EVENTS, NotBelieved, NotReadable, StripeLists, TooManyPages, not_readable
 from onceflow_reconciler.verify.hours import HourSum, to_list
 from onceflow_reconciler.verify.question import Question
 from onceflow_reconciler.verify.tables import Tables
@@ -40,9 +40,7 @@ class StripeLedger:
                 now = self._lists.now(account)
                 told[account] = self._ask_account(account, ours=hours.get(account, {}), now=now)
             except NotReadable as error:
-                permission = f" Give the key the permission {error.permission}." if error.permission else ""
-                hint = f"`onceflow doctor` tells what the key may.{permission}"
-                raise Unavailable("stripe_not_readable", f"Stripe's event list: {error}", hint) from error
+                raise not_readable(error) from error
         return told
 
     def _ask_account(self, account: str, *, ours: Mapping[int, HourSum], now: int) -> dict[str, object]:

@@ -16,15 +16,15 @@ from onceflow_reconciler.verify.folding import BLOCK_PLACES
 from onceflow_reconciler.verify.question import Question
 from onceflow_schemas.sql import queries
 
-_SQL = queries("verify")
+_SQL = {**queries("verify"), **queries("verify_explained")}
 _MADE: Final = (
     "seen_event", "seen_outcome", "listed_event", "listed_span", "passed", "lane_before", "proved_event", "proved_outcome",
-    "unexplained",
+    "unexplained", "listed_object",
 )  # fmt: skip
 
 
 class Tables:
-    """Runs the queries of ``verify.sql`` for one question.
+    """Runs the queries of ``verify.sql`` and ``verify_explained.sql`` for one question.
 
     Args:
         connection: in a transaction that the caller ends.

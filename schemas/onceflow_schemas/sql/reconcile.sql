@@ -105,6 +105,7 @@ SELECT facts ->> 'type',
        coalesce(bool_or((facts ->> 'undelivered')::boolean AND first_seen_at > clock_timestamp() - interval '1 hour'), false)
 FROM onceflow.finding
 WHERE kind = 'missed_event' AND account = %(account)s AND mode = %(mode)s AND last_seen_at > clock_timestamp() - interval '1 day'
+  AND facts ->> 'type' IS NOT NULL
 GROUP BY 1;
 
 -- name: open_objects
@@ -130,3 +131,34 @@ UPDATE onceflow.finding
 SET state = 'healed', healed_at = clock_timestamp()
 WHERE kind = ANY(%(kinds)s::text[]) AND state IN ('open', 'recurring') AND account IS NOT DISTINCT FROM %(account)s::text
   AND subject <> ALL(%(subjects)s::text[]);
+
+-- name: open_of_kinds
+-- Index: primary key of finding.
+SELECT kind, subject, facts FROM onceflow.finding WHERE kind = ANY(%(kinds)s::text[]) AND state <> 'healed';
+
+-- name: oldest_of_ledgers
+-- Index: finding_open.
+SELECT min(facts ->> 'since') FROM onceflow.finding WHERE kind = ANY(%(kinds)s::text[]) AND state IN ('open', 'recurring');
+
+-- name: gone_of
+-- Index: primary key of finding.
+UPDATE onceflow.finding SET state = 'healed', healed_at = clock_timestamp()
+FROM unnest(%(kinds)s::text[], %(subjects)s::text[]) AS gone (kind, subject)
+WHERE (finding.kind, finding.subject) = (gone.kind, gone.subject) AND finding.state IN ('open', 'recurring');
+
+-- name: last_hour
+-- Index: primary key.
+SELECT extract(epoch FROM max(hour))::bigint FROM onceflow.reconcile_hour WHERE account = %(account)s AND mode = %(mode)s;
+
+-- name: unsettled_hour
+-- The hour of which not all was done when it was read, and that was read longest ago.  Index: reconcile_hour_waiting.
+SELECT extract(epoch FROM hour)::bigint FROM onceflow.reconcile_hour
+WHERE account = %(account)s AND mode = %(mode)s AND waiting > 0 AND hour >= to_timestamp(%(reach)s)
+  AND read_at < clock_timestamp() - %(wait_seconds)s * interval '1 second'
+ORDER BY read_at LIMIT 1;
+
+-- name: keep_hour
+INSERT INTO onceflow.reconcile_hour (account, mode, hour, listed, id_hash, waiting)
+VALUES (%(account)s, %(mode)s, to_timestamp(%(hour)s), %(listed)s, %(id_hash)s, %(waiting)s)
+ON CONFLICT (account, mode, hour) DO UPDATE
+SET listed = excluded.listed, id_hash = excluded.id_hash, waiting = excluded.waiting, read_at = clock_timestamp();

@@ -273,27 +273,10 @@ FROM known WHERE created IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2;
 SELECT account, extract(epoch FROM hour)::bigint AS hour, listed, id_hash FROM onceflow.reconcile_hour
 WHERE mode = %(mode)s AND listed IS NOT NULL AND hour >= %(since)s AND hour < %(until)s;
 
--- name: last_hour
--- Index: primary key.
-SELECT extract(epoch FROM max(hour))::bigint FROM onceflow.reconcile_hour WHERE account = %(account)s AND mode = %(mode)s;
-
--- name: unsettled_hour
--- The hour of which not all was done when it was read, and that was read longest ago.  Index: reconcile_hour_waiting.
-SELECT extract(epoch FROM hour)::bigint FROM onceflow.reconcile_hour
-WHERE account = %(account)s AND mode = %(mode)s AND waiting > 0 AND hour >= to_timestamp(%(reach)s)
-  AND read_at < clock_timestamp() - %(wait_seconds)s * interval '1 second'
-ORDER BY read_at LIMIT 1;
-
--- name: keep_hour
-INSERT INTO onceflow.reconcile_hour (account, mode, hour, listed, id_hash, waiting)
-VALUES (%(account)s, %(mode)s, to_timestamp(%(hour)s), %(listed)s, %(id_hash)s, %(waiting)s)
-ON CONFLICT (account, mode, hour) DO UPDATE
-SET listed = excluded.listed, id_hash = excluded.id_hash, waiting = excluded.waiting, read_at = clock_timestamp();
-
 -- name: judge_listed
 -- An event that Stripe lists is known now, or is so young that it may be on its way.
 INSERT INTO unexplained
-SELECT 'missed_event', format('%%s/%%s', l.account, l.event_id), format('Stripe lists it (%%s, %%s), no ledger knows it', l.type, l.created)
+SELECT 'missed_event', format('event %%s/%%s/%%s', l.account, %(mode)s::text, l.event_id), format('Stripe lists it (%%s, %%s), no ledger knows it', l.type, l.created)
 FROM listed_event AS l
 WHERE l.account = %(listed_account)s AND l.created < to_timestamp(%(settled)s)
   AND NOT EXISTS (SELECT FROM known AS k WHERE (k.account, k.event_id) = (l.account, l.event_id))

@@ -43,10 +43,10 @@ class ProvingRoad:
         # Old enough to be judged.
         self.simulator.advance(10)
 
-    def bring(self) -> int:
+    def bring(self, *, status: int = 0) -> int:
         """Bring what Stripe lists to the topic; return how many events it lists."""
         done = self.run("reconcile", "--once", "--json")
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == status, done.stderr
         [told] = json.loads(done.stdout)["accounts"].values()
         return int(told["listed"])
 
@@ -108,6 +108,11 @@ class ProvingRoad:
                 )
                 for table in tables:
                     connection.execute(f"DROP TABLE public.kept_{table}")
+
+    def change(self, statement: str) -> None:
+        """Change rows for good."""
+        with psycopg.connect(self.road.database_url) as connection:
+            assert connection.execute(statement.encode()).rowcount > 0, statement
 
     def first_record(self, topic: str) -> Any:
         """Return some record of a topic."""

@@ -1,0 +1,117 @@
+"""Compares the objects at Stripe that are effects of operations with the operations, one by one.
+
+Rule: what an operation that is still open does not know yet is no difference: its workers settle it by what they see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from psycopg import Connection
+
+from onceflow_reconciler.compare_objects import ENDED, compare_object, object_subject, operation_id_of
+from onceflow_reconciler.known_operations import known_operations
+from onceflow_reconciler.list_page import Page
+from onceflow_reconciler.slices import REACH_SECONDS, Slice
+from onceflow_reconciler.stripe_lists import (
+    PAYMENT_INTENTS,
+    REFUNDS,
+    NotBelieved,
+    NotReadable,
+    StripeList,
+    StripeLists,
+    TooManyPages,
+    not_readable,
+)
+from onceflow_reconciler.verify.hours import HourSum
+from onceflow_reconciler.verify.question import Question
+from onceflow_reconciler.verify.tables import Tables
+
+LISTS: Final = (PAYMENT_INTENTS, REFUNDS)
+CLOCKS_SECONDS: Final = 300
+"""So far the database's clock may be from Stripe's: what was asked for at the edge of a window is not looked for in it."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    objects: int = 0
+    ours: int = 0
+    on_the_way: int = 0
+    drifts: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+
+class ObjectLedger:
+    """Looks at one account after the other, for one question."""
+
+    def __init__(self, connection: Connection[Any], question: Question, *, tables: Tables, lists: StripeLists) -> None:
+        self._connection = connection
+        self._question = question
+        self._tables = tables
+        self._lists = lists
+
+    def read(self, hours: Mapping[str, Mapping[int, HourSum]]) -> dict[str, dict[str, int]]:
+        """List the objects of the window, at most those of 30 days; return what was seen of each account.
+
+        Raises:
+            Unavailable: ``stripe_not_readable``.
+        """
+        told: dict[str, dict[str, int]] = {}
+        for account in self._lists.accounts:
+            if self._question.account in (None, account):
+                try:
+                    told[account] = self._look(account, first_hour=min(hours.get(account, {}), default=None))
+                except NotReadable as error:
+                    raise not_readable(error) from error
+        return told
+
+    def _look(self, account: str, *, first_hour: int | None) -> dict[str, int]:
+        question, now = self._question, self._lists.now(account)
+        [(first_operation,)] = self._tables.rows("first_operation", listed_account=account)
+        begins = [one for one in (first_hour, first_operation) if one is not None]
+        until = now - question.grace_seconds
+        if question.until is not None:
+            until = min(until, int(question.until.timestamp()))
+        since = min(begins, default=until) if question.since is None else int(question.since.timestamp())
+        window = Slice(max(since, now - REACH_SECONDS), until)
+        seen = _Seen()
+        if window.since < window.until:
+            for of in LISTS:
+                self._list(account, of, window, seen)
+        for subject, (kind, why) in seen.drifts.items():
+            self._tables.unexplained(kind, subject, why)
+        return {"objects": seen.objects, "of_operations": seen.ours, "objects_on_the_way": seen.on_the_way}
+
+    def _list(self, account: str, of: StripeList, window: Slice, seen: _Seen) -> None:
+        work = [window]
+        while work:
+            part = work.pop()
+            try:
+                for page in self._lists.pages(account, of, part):
+                    self._judge(account, page, seen)
+            except TooManyPages:
+                halves = part.halves()
+                if halves is None:
+                    raise not_readable(NotReadable(account, None, "one second has too many objects")) from None
+                work.extend(halves)
+            except NotBelieved as error:
+                self._tables.unexplained("list_unbelievable", f"{of.path} of {account}", error.why.detail)
+                return
+        edges = {"listed_since": window.since + CLOCKS_SECONDS, "listed_until": window.until - CLOCKS_SECONDS}
+        self._tables.run("judge_not_listed", listed_account=account, path=of.path, **edges)
+
+    def _judge(self, account: str, page: Page, seen: _Seen) -> None:
+        named = [(item, found) for item in page.items if (found := operation_id_of(item.body)) is not None]
+        known = known_operations(self._connection, [found for _, found in named])
+        seen.objects += len(page.items)
+        seen.ours += len(named)
+        self._tables.run("add_objects", object_ids=[item.id for item, _ in named])
+        for item, found in named:
+            drift = compare_object(item.body, known.get(found))
+            if drift is None:
+                continue
+            if drift.verdict == "operation_behind" and drift.state not in ENDED:
+                seen.on_the_way += 1
+                continue
+            seen.drifts[object_subject(account, self._question.rules.mode, item.id)] = (drift.verdict, drift.why)
