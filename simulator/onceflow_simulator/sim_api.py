@@ -137,7 +137,7 @@ def _add_state(app: FastAPI, world: World, *, api: StripeApi, deliveries: Delive
     async def told(given: ToldEvents) -> dict[str, Any]:
         """Take events that the list shows and nobody delivers."""
         account = world.account(given.account or world.platform, livemode=given.livemode)
-        return {"told": tell(world, account, given.events)}
+        return {"told": tell(world, account, events=given.events)}
 
     @app.get("/_sim/deliveries")
     async def delivered() -> dict[str, Any]:

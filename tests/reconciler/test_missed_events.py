@@ -97,19 +97,23 @@ def test_a_list_that_cannot_be_believed_moves_nothing_and_others_go_on(road: Rec
         road.wait_for_events(5)
 
 
-@pytest.mark.parametrize(("status", "permission"), [(401, ""), (403, "rak_event_read")])
-def test_a_key_that_may_not_read_is_a_finding_that_names_the_permission(
-    road: ReconcilerRoad, status: int, permission: str
-) -> None:
-    road.stripe.connect(CONNECTED)
-    road.customers(1, account=CONNECTED)
+def test_what_is_hard_to_write_is_brought_all_the_same(road: ReconcilerRoad) -> None:
+    now = int(road.stripe.state()["now"])
+    subject = {"id": "cus_1", "object": "customer", "name": "half \ud83d of it", "note": "a\x00b", "number": 10**30}
+    told_event = {
+        "id": "evt_hard",
+        "type": "customer.created",
+        "created": now,
+        "livemode": False,
+        "data": {"object": subject},
+    }
+    road.stripe.tell_events([told_event])
     road.stripe.advance(5)
-    road.stripe.faults.answer(status, match={"path": "/v1/events", "account": PLATFORM}, times=1000)
-    found = road.once(status=1, accounts=CONNECTED)
-    assert found[PLATFORM]["waits"] == "not_readable"
-    assert found[CONNECTED]["brought"] == 1
-    [finding] = [row for row in road.findings() if row["kind"] == "account_not_readable"]
-    assert (finding["facts"]["status"], finding["facts"]["permission"]) == (status, permission)
+    assert road.once()[PLATFORM]["brought"] == 1
+    with road.processor():
+        road.wait_for_events(1)
+    assert road.states() == {"evt_hard": "processed"}
+    assert road.once()[PLATFORM]["missed"] == 0
 
 
 def test_events_that_become_visible_late_are_found_in_the_overlap(road: ReconcilerRoad) -> None:

@@ -277,11 +277,18 @@ WHERE mode = %(mode)s AND listed IS NOT NULL AND hour >= %(since)s AND hour < %(
 -- Index: primary key.
 SELECT extract(epoch FROM max(hour))::bigint FROM onceflow.reconcile_hour WHERE account = %(account)s AND mode = %(mode)s;
 
+-- name: unsettled_hour
+-- The hour of which not all was done when it was read, and that was read longest ago.  Index: reconcile_hour_waiting.
+SELECT extract(epoch FROM hour)::bigint FROM onceflow.reconcile_hour
+WHERE account = %(account)s AND mode = %(mode)s AND waiting > 0 AND hour >= to_timestamp(%(reach)s)
+  AND read_at < clock_timestamp() - %(wait_seconds)s * interval '1 second'
+ORDER BY read_at LIMIT 1;
+
 -- name: keep_hour
-INSERT INTO onceflow.reconcile_hour (account, mode, hour, listed, id_hash)
-VALUES (%(account)s, %(mode)s, to_timestamp(%(hour)s), %(listed)s, %(id_hash)s)
+INSERT INTO onceflow.reconcile_hour (account, mode, hour, listed, id_hash, waiting)
+VALUES (%(account)s, %(mode)s, to_timestamp(%(hour)s), %(listed)s, %(id_hash)s, %(waiting)s)
 ON CONFLICT (account, mode, hour) DO UPDATE
-SET listed = excluded.listed, id_hash = excluded.id_hash, read_at = clock_timestamp();
+SET listed = excluded.listed, id_hash = excluded.id_hash, waiting = excluded.waiting, read_at = clock_timestamp();
 
 -- name: judge_listed
 -- An event that Stripe lists is known now, or is so young that it may be on its way.
@@ -300,7 +307,9 @@ UNION ALL
 SELECT 'event_not_listed', format('%%s/%%s', k.account, k.event_id), 'the ledger has it, Stripe does not list it'
 FROM known AS k JOIN listed_span AS span ON span.account = k.account AND k.created >= span.since AND k.created < span.until
 WHERE k.account = %(listed_account)s
-  AND NOT EXISTS (SELECT FROM listed_event AS l WHERE (l.account, l.event_id) = (k.account, k.event_id));
+  AND NOT EXISTS (SELECT FROM listed_event AS l WHERE (l.account, l.event_id) = (k.account, k.event_id))
+  -- What is kept for a person had no effect, and may be nothing that Stripe ever wrote.
+  AND NOT EXISTS (SELECT FROM onceflow.quarantine AS q WHERE (q.account, q.mode, q.event_id) = (k.account, %(mode)s, k.event_id));
 
 -- name: count_on_the_way
 SELECT count(*) FROM listed_event AS l WHERE l.account = %(listed_account)s AND l.created >= to_timestamp(%(settled)s)
