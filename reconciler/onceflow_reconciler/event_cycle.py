@@ -140,8 +140,8 @@ class EventCycle:
                     unknown = []
                 # A portion between two pages: bringing keeps pace with reading, and little is left for the end.
                 next(bringing, None)
-        except (NotBelieved, NotReadable, TooManyPages):
-            # What was found before the list failed is brought.
+        except (NotBelieved, NotReadable, TooManyPages, BacklogTooLong):
+            # What was found before is brought.
             self._end(bringing)
             raise
         self._end(bringing)
