@@ -15,12 +15,11 @@ from psycopg import Connection
 
 from onceflow_reconciler.cursors import Cursor
 from onceflow_reconciler.endpoint_checks import KINDS, judge_backlog, judge_clocks, judge_endpoints
-from onceflow_reconciler.event_cycle import EventCycle, Told
+from onceflow_reconciler.event_cycle import SOURCE, EventCycle, Told
 from onceflow_reconciler.finding import Finding
 from onceflow_reconciler.finding_store import record
 from onceflow_reconciler.object_cycle import Compared, ObjectCycle
 from onceflow_reconciler.stripe_lists import (
-    EVENTS,
     WEBHOOK_ENDPOINTS,
     NotBelieved,
     NotReadable,
@@ -103,6 +102,8 @@ class AccountCycle:
             looked.waits = "not_readable"
             lacks = {"status": error.status, "detail": error.detail, "permission": error.permission}
             self._record(Finding("account_not_readable", f"account {account}", account, self._mode, lacks))
+            # The days go on while nothing can be read: this is when the alarm matters most.
+            self._judge_backlog(account, self._lists.last_heard())
         except TooManyPages:
             looked.waits = "too_many_pages"
         else:
@@ -119,10 +120,7 @@ class AccountCycle:
         self._replace(
             judge_clocks(stripe_now=now, own_now=time.time(), database_now=database_now), kinds=["clock_skew"]
         )
-        cursor = Cursor(self._connection, account=account, mode=self._mode, source=EVENTS.kind + "s")
-        behind = judge_backlog(cursor.read(first=now), now=now, account=account, mode=self._mode)
-        if behind is not None:
-            self._record(behind)
+        self._judge_backlog(account, now)
         if self._looks.get(account, 0) % LOOKS_PER_ENDPOINTS == 0:
             endpoints = self._lists.all_of(account, WEBHOOK_ENDPOINTS)
             rows = self._connection.execute(_SQL["missed_types"], {"account": account, "mode": self._mode}).fetchall()
@@ -130,6 +128,12 @@ class AccountCycle:
             found = judge_endpoints(endpoints, missed_types=missed, account=account, mode=self._mode)
             self._replace(found, kinds=KINDS, account=account)
         self._looks[account] = self._looks.get(account, 0) + 1
+
+    def _judge_backlog(self, account: str, now: int) -> None:
+        cursor = Cursor(self._connection, account=account, mode=self._mode, source=SOURCE)
+        behind = judge_backlog(cursor.read(first=now), now=now, account=account, mode=self._mode)
+        if behind is not None:
+            self._record(behind)
 
     def _replace(self, findings: Sequence[Finding], *, kinds: Sequence[str], account: str | None = None) -> None:
         """Write what is found now; what was found of these kinds before and is not any more is healed."""

@@ -121,6 +121,10 @@ class StripeLists:
         """
         if self._ahead_seconds is None:
             self.get(account, EVENTS.path, {"limit": 1}, permission=EVENTS.permission)
+        return self.last_heard()
+
+    def last_heard(self) -> int:
+        """Return the same without asking: also an answer that refuses says what time it is."""
         return int(time.time() + (self._ahead_seconds or 0.0))
 
     def pages(self, account: str, of: StripeList, within: Slice) -> Iterator[Page]:
@@ -187,10 +191,11 @@ class StripeLists:
             except NoAnswer as error:
                 detail, status, pause = error.detail, None, RETRY_SECONDS * 2**tries
             else:
-                if answer.status == _OK:
+                if answer.status == _OK or answer.status in _REFUSED:
                     stripe_at = _time_of(answer.headers)
                     if stripe_at is not None:
                         self._ahead_seconds = stripe_at.timestamp() - time.time()
+                if answer.status == _OK:
                     return answer.body
                 if answer.status in _REFUSED:
                     reason = "the key is refused" if answer.status == 401 else f"the key lacks {permission}"  # noqa: PLR2004

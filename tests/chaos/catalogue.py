@@ -25,6 +25,7 @@ from tests.chaos import (
     postgres_faults,
     reader_faults,
     reconciler_faults,
+    reconciler_lists,
     relay_faults,
     replay_faults,
     retention_faults,
@@ -66,6 +67,7 @@ MODULES = (
     reader_faults,
     replay_faults,
     reconciler_faults,
+    reconciler_lists,
 )
 """Importing them fills the registry."""
 
@@ -81,7 +83,7 @@ def make_world(soak: str, folder: Path, seed: int) -> World:
         return UpgradeWorld(folder, seed=seed)
     if soak == "bus":
         return BusWorld(folder, seed=seed)
-    if soak == "reconciler":
+    if soak.startswith("reconciler"):
         return ReconcilerWorld(folder, seed=seed)
     if soak.startswith("operations"):
         return OperationsWorld(folder, seed=seed, shifted_clock=soak == "operations_clock")

@@ -40,7 +40,11 @@ REFILLED = replace(
     [
         (SOUND, [*LISTED, identity("evt_9")], {"missed_event": 1}),
         (SOUND, LISTED[1:], {"event_not_listed": 1}),
-        (replace(SOUND, markers=SOUND.markers[:3] + SOUND.markers[4:]), LISTED, {"record_without_state": 1, "missed_event": 1}),
+        (
+            replace(SOUND, markers=SOUND.markers[:3] + SOUND.markers[4:]),
+            LISTED,
+            {"record_without_state": 1, "missed_event": 1},
+        ),
         (replace(SOUND, events=SOUND.events[1:]), LISTED, {"marker_without_record": 1}),
         (LOST_TAIL, LISTED, {"topic_lost_records": 1}),
         (NOT_READ, LISTED, {}),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from tests.checker.judge_events import states_of
@@ -126,7 +127,7 @@ def _outcomes(snapshot: Snapshot) -> Counter[str]:
     for lane, entries in lanes.items():
         times = Counter(entry.seq for entry in entries)
         found["outcome_doubled"] += sum(1 for count in times.values() if count > 1)
-        steps = zip(entries, entries[1:], strict=False)
+        steps = pairwise(entries)
         found["lane_gap"] += sum(
             1
             for before, entry in steps
