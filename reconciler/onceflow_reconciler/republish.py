@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-import orjson
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from onceflow_processor.inputs.unwrapped import written_again
 from onceflow_producer.failpoint import hit
 from onceflow_producer.kafka_properties import producer_properties
 from onceflow_producer.producer_handle import ProducerHandle
@@ -107,7 +107,7 @@ class Republisher:
         report: Any,
         give_up_at: float,
     ) -> None:
-        body = orjson.dumps(event.body)
+        body = written_again(event.body)
         record = build_event(
             body,
             envelope=read_envelope(body),

@@ -5,8 +5,10 @@ Rule: they are taken all or none, and shown as they were told; what no event can
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
 from onceflow_simulator.errors import invalid
@@ -50,5 +52,14 @@ def tell(world: World, account: Account, events: list[dict[str, Any]]) -> int:
     for event in events:
         subject = event["data"]["object"]
         about = {"id": str(subject.get("id", "")), "type": str(subject.get("object", ""))}
-        account.events.add(Emitted({"object": "event", **event}, about, visible_at=now))
+        account.events.add(Emitted(_shown({"object": "event", **event}), about, visible_at=now))
     return len(events)
+
+
+def _shown(event: dict[str, Any]) -> dict[str, Any]:
+    """Return an event whose object can be written: half a character and a very long number are JSON, and not orjson's."""
+    try:
+        orjson.dumps(event)
+    except orjson.JSONEncodeError:
+        return {**event, "data": orjson.Fragment(json.dumps(event["data"]).encode())}
+    return event

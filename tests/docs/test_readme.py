@@ -92,6 +92,7 @@ def test_the_tour(folder: Path) -> None:
     assert re.search(r"^1 +[0-9a-f-]{36} +succeeded +give_back ", said[-1], re.MULTILINE), said[-1]
     assert re.findall(r"^refund .{60}", said[-1], re.MULTILINE) != [], said[-1]
     assert said[-1].count("re_") == 2, "once in the list, once in the ledger"
+    assert re.search(r"^verify: \d+ events, 0 unexplained", said[-1], re.MULTILINE), said[-1]
 
 
 def tour_environment() -> dict[str, str]:

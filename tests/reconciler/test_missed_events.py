@@ -112,6 +112,25 @@ def test_a_key_that_may_not_read_is_a_finding_that_names_the_permission(
     assert (finding["facts"]["status"], finding["facts"]["permission"]) == (status, permission)
 
 
+def test_what_is_hard_to_write_is_brought_all_the_same(road: ReconcilerRoad) -> None:
+    now = int(road.stripe.state()["now"])
+    subject = {"id": "cus_1", "object": "customer", "name": "half \ud83d of it", "note": "a\x00b", "number": 10**30}
+    told_event = {
+        "id": "evt_hard",
+        "type": "customer.created",
+        "created": now,
+        "livemode": False,
+        "data": {"object": subject},
+    }
+    road.stripe.tell_events([told_event])
+    road.stripe.advance(5)
+    assert road.once()[PLATFORM]["brought"] == 1
+    with road.processor():
+        road.wait_for_events(1)
+    assert road.states() == {"evt_hard": "processed"}
+    assert road.once()[PLATFORM]["missed"] == 0
+
+
 def test_events_that_become_visible_late_are_found_in_the_overlap(road: ReconcilerRoad) -> None:
     road.once()
     road.stripe.set(event_lag_seconds=300)

@@ -38,6 +38,14 @@ def test_they_are_listed_newest_first_and_found_by_id(simulator: Simulator) -> N
     assert simulator.deliveries() == []
 
 
+def test_what_orjson_cannot_write_is_shown_as_it_was_told(simulator: Simulator) -> None:
+    subject = {"id": "cus_1", "object": "customer", "name": "half \ud83d of it", "number": 10**30}
+    simulator.tell_events([told(1, data={"object": subject})])
+    client = stripe.StripeClient(simulator.api_key, base_addresses={"api": simulator.url})
+    [shown] = client.v1.events.list({"limit": 10}).to_dict(for_json=True)["data"]
+    assert shown["data"]["object"] == subject
+
+
 @pytest.mark.parametrize(
     "events",
     [

@@ -24,7 +24,7 @@ def listable(bodies: Iterable[bytes]) -> list[dict[str, Any]]:
     """Return the events that Stripe's list would show of what was sent, in the order of their times.
 
     Args:
-        bodies: of validly signed requests; what is no event of ours, or stands there twice, is left out.
+        bodies: of validly signed requests that Stripe could have made; what is no event of ours, or stands there twice, is left out.
     """
     found: dict[str, dict[str, Any]] = {}
     for body in bodies:

@@ -224,7 +224,9 @@ UNION ALL
 SELECT 'event_not_listed', format('%%s/%%s', k.account, k.event_id), 'the ledger has it, Stripe does not list it'
 FROM known AS k JOIN listed_span AS span ON span.account = k.account AND k.created >= span.since AND k.created < span.until
 WHERE k.account = %(listed_account)s
-  AND NOT EXISTS (SELECT FROM listed_event AS l WHERE (l.account, l.event_id) = (k.account, k.event_id));
+  AND NOT EXISTS (SELECT FROM listed_event AS l WHERE (l.account, l.event_id) = (k.account, k.event_id))
+  -- What is kept for a person had no effect, and may be nothing that Stripe ever wrote.
+  AND NOT EXISTS (SELECT FROM onceflow.quarantine AS q WHERE (q.account, q.mode, q.event_id) = (k.account, %(mode)s, k.event_id));
 
 -- name: count_on_the_way
 SELECT count(*) FROM listed_event AS l WHERE l.account = %(listed_account)s AND l.created >= to_timestamp(%(settled)s)
