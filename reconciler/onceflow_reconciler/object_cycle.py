@@ -74,6 +74,7 @@ class ObjectCycle:
         self._first_seconds = first_seconds
         self._check = check
         self._dry_run = dry_run
+        self._derived_before = 0
 
     def look(self, account: str, *, now: int, told: Compared) -> None:
         """Compare what was made since the last look.
@@ -82,10 +83,11 @@ class ObjectCycle:
             NotReadable, NotBelieved, TooManyPages: nothing can be said of a list; its cursor stays.
             LeaseLost, psycopg.Error: it goes on from the cursor next time.
         """
+        self._derived_before = self._out_of_reach(account)
         for of in LISTS:
             cursor = Cursor(self._connection, account=account, mode=self._mode, source=of.kind)
             done_until = cursor.read(first=now - self._first_seconds)
-            work = deque(ahead(done_until, now=now, rules=self._rules).slices)
+            work = deque(ahead(done_until, now=now, rules=self._rules, is_endless=True).slices)
             while work:
                 part = work.popleft()
                 try:
@@ -101,6 +103,13 @@ class ObjectCycle:
                     cursor.move(part.until)
         if not self._dry_run:
             self._connection.execute(_SQL["healed_operations"])
+
+    def _out_of_reach(self, account: str) -> int:
+        """Return until when, in unix seconds, events of the account are out of reach; 0 where none are."""
+        [(until,)] = self._connection.execute(
+            _SQL["out_of_reach_until"], {"account": account, "mode": self._mode}
+        ).fetchall()
+        return int(until)
 
     def _compare(self, account: str, of: StripeList, part: Slice, told: Compared) -> None:
         for page in self._lists.pages(account, of, part):
@@ -135,7 +144,10 @@ class ObjectCycle:
         }
 
     def _write(self, account: str, drifts: Sequence[tuple[Listed, UUID, Drift]]) -> int:
-        findings = [_finding(account, self._mode, item, operation_id, drift) for item, operation_id, drift in drifts]
+        findings = [
+            _finding(account, self._mode, item, operation_id, drift, is_derived=item.created < self._derived_before)
+            for item, operation_id, drift in drifts
+        ]
         behind = [(item, found) for item, found, drift in drifts if drift.verdict == "operation_behind"]
         with self._connection.transaction():
             ids = record(self._connection, findings)
@@ -158,15 +170,18 @@ class ObjectCycle:
         return len(behind)
 
 
-def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: Drift) -> Finding:
+def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: Drift, *, is_derived: bool) -> Finding:
     amount, currency = item.body.get("amount"), item.body.get("currency")
-    facts = {
+    facts: dict[str, Any] = {
         "operation_id": str(operation_id),
         "object": str(item.body.get("object")),
         "object_id": item.id,
         "status": str(item.body.get("status")),
         "why": drift.why,
     }
+    if is_derived:
+        # Its events cannot be listed any more: what is known comes from the object alone.
+        facts["derived"] = True
     return Finding(
         drift.verdict,
         f"object {account}/{mode}/{item.id}",

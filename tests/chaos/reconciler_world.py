@@ -33,7 +33,7 @@ ACCOUNT = "acct_embedded"
 MODE = "test"
 CYCLE_SECONDS = 1
 LEASE_SECONDS = 5
-TELL_EVENTS = 10_000
+TELL_EVENTS = 5_000
 PAGE_EVENTS = 100
 PAGES_MAX = 2_000
 ANSWER_SECONDS = 30.0
@@ -87,13 +87,16 @@ class ReconcilerWorld(World):
 
     # Stripe's list
 
-    def tell(self, events: Sequence[dict[str, Any]], *, surely: bool = True) -> None:
-        """Have Stripe list events, in the order of their times; not ``surely`` are they brought where webhooks come too."""
+    def tell(self, events: Sequence[dict[str, Any]], *, surely: bool = True, deliver: bool = False) -> None:
+        """Have Stripe list events, in the order of their times; not ``surely`` are they brought where webhooks come too.
+
+        ``deliver``: their webhooks come, as the simulator's endpoints let them.
+        """
         fresh = [event for event in events if event["id"] not in self._told_ids]
         ordered = sorted(fresh, key=lambda event: int(event["created"]))
         self._told_ids |= {event["id"] for event in ordered}
         for start in range(0, len(ordered), TELL_EVENTS):
-            self.simulator.tell_events(ordered[start : start + TELL_EVENTS])
+            self.simulator.tell_events(ordered[start : start + TELL_EVENTS], deliver=deliver)
         for event in ordered:
             shown = orjson.dumps({"object": "event", **event, "pending_webhooks": 0})
             self.deliveries.append(Delivery(hashlib.sha256(shown).digest(), ANSWERED if surely else None))

@@ -119,7 +119,9 @@ class Proving:
         self._scan_events()
         self._scan_outcomes()
         self._run("analyze")
-        for step in ("make_marker", "make_judged", "judge_records", "judge_markers", "judge_quarantine", "make_known"):
+        self._run("make_marker")
+        self._note_ends()
+        for step in ("make_judged", "judge_records", "judge_markers", "judge_quarantine", "make_known"):
             self._run(step)
         for step in ("judge_outcomes", "judge_lanes"):
             self._run(step)
@@ -161,6 +163,12 @@ class Proving:
                                 event_row(record, topic_id=topic_id, rules=question.rules, now=now, passed=behind)
                             )
                         self._count(len(page))
+
+    def _note_ends(self) -> None:
+        for topic, told in self._topics.items():
+            with opened(self._question.kafka, topic=topic, group=self._question.group) as scan:
+                for number, one in scan.bounds(len(told["partitions"])).items():
+                    self._run("note_end", topic_id=told["id"], partition=number, high=one.high)
 
     def _scan_outcomes(self) -> None:
         question = self._question
