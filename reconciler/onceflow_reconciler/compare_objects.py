@@ -7,7 +7,7 @@ yet is a reason to look, and whatever contradicts it is for a person.  Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 from uuid import UUID
 
@@ -21,6 +21,7 @@ _MOVED: Final[Mapping[str, frozenset[str]]] = {
 }
 """Statuses in which money is moved, or may be on its way."""
 
+_RETURNED: Final = frozenset({"failed", "canceled"})
 _ENDED: Final = frozenset({"succeeded", "failed", "canceled"})
 
 
@@ -39,10 +40,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What is wrong, and why in plain words."""
+    """What is wrong, and why in plain words; ``state`` is the operation's."""
 
     verdict: Verdict
     why: str
+    state: str | None = None
 
 
 def operation_id_of(body: Mapping[str, Any]) -> UUID | None:
@@ -62,6 +64,11 @@ def compare_object(body: Mapping[str, Any], known: Known | None) -> Drift | None
         body: the object, with the id of the operation in its metadata.
         known: the operation; None when there is none.
     """
+    drift = _drift(body, known)
+    return None if drift is None else replace(drift, state=None if known is None else known.state)
+
+
+def _drift(body: Mapping[str, Any], known: Known | None) -> Drift | None:
     status = str(body.get("status"))
     moved = status in _MOVED.get(str(body.get("object")), frozenset())
     if known is None:
@@ -79,6 +86,9 @@ def compare_object(body: Mapping[str, Any], known: Known | None) -> Drift | None
         return Drift("operation_disagrees", wrong)
     if known.state not in _ENDED:
         return None
+    if body.get("object") == "refund" and status in _RETURNED and known.state == "succeeded":
+        # It comes to an end that operations know: their workers look, and settle it anew.
+        return Drift("operation_behind", f"the refund is {status} after it had succeeded")
     if moved == (known.state == "succeeded"):
         return None
     return Drift("operation_disagrees", f"the operation has {known.state}, and its object is {status}")

@@ -5,7 +5,7 @@ Rule: only endpoints whose path is the bridge's are judged, since an account may
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -21,18 +21,19 @@ KINDS: Final = (
     "endpoint_disabled",
     "endpoint_lacks_types",
     "endpoint_other_version",
+    "endpoint_refused",
 )
 _DAY: Final = 24 * 3600
 
 
 def judge_endpoints(
-    endpoints: Iterable[Mapping[str, Any]], *, missed_types: Collection[str], account: str, mode: str
+    endpoints: Iterable[Mapping[str, Any]], *, missed_types: Mapping[str, bool], account: str, mode: str
 ) -> list[Finding]:
     """Return what is wrong with an account's webhook endpoints.
 
     Args:
         endpoints: all of the account, as Stripe lists them.
-        missed_types: of events that had to be brought lately.
+        missed_types: of events that had to be brought lately, and whether Stripe still tried to deliver some.
         account, mode: whose they are.
     """
     ours = [one for one in endpoints if urlsplit(str(one.get("url"))).path.startswith(OUR_PATH)]
@@ -49,9 +50,15 @@ def judge_endpoints(
     taken = {event_type for one in enabled for event_type in one.get("enabled_events") or ()}
     lacking = sorted(one for one in missed_types if one not in taken)
     if lacking and "*" not in taken:
-        lacks: dict[str, Any] = {"types": lacking[:TYPES_SHOWN_MAX], "more": max(0, len(lacking) - TYPES_SHOWN_MAX)}
-        found.append(Finding("endpoint_lacks_types", f"endpoints of {account}", account, mode, lacks))
+        found.append(Finding("endpoint_lacks_types", f"endpoints of {account}", account, mode, _types(lacking)))
+    refused = sorted(one for one, is_tried in missed_types.items() if is_tried and ("*" in taken or one in taken))
+    if refused:
+        found.append(Finding("endpoint_refused", f"endpoints of {account}", account, mode, _types(refused)))
     return found
+
+
+def _types(types: list[str]) -> dict[str, Any]:
+    return {"types": types[:TYPES_SHOWN_MAX], "more": max(0, len(types) - TYPES_SHOWN_MAX)}
 
 
 def judge_clocks(*, stripe_now: int, own_now: float, database_now: float) -> list[Finding]:

@@ -22,9 +22,9 @@ from onceflow_reconciler.finding_store import record, remedied
 from onceflow_reconciler.known_events import Backlog, BacklogTooLong, unknown_ids
 from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.republish import Republisher
-from onceflow_reconciler.slices import Slice, SliceRules, again, ahead
+from onceflow_reconciler.slices import REACH_MARGIN_SECONDS, REACH_SECONDS, Slice, SliceRules, again, ahead
 from onceflow_reconciler.stripe_lists import EVENTS, StripeLists, TooManyPages
-from onceflow_reconciler.verify.hours import HourSum, due_hour, hour_sum
+from onceflow_reconciler.verify.hours import HOUR_SECONDS, HourSum, due_hour, hour_sum
 from onceflow_schemas.sql import queries
 from onceflow_schemas.times import format_time
 
@@ -34,6 +34,8 @@ OBJECTS_BACK_SECONDS: Final = 30 * 24 * 3600
 """How long before a time without events an object may have been made that changed in it."""
 CHUNK_EVENTS: Final = 2_000
 """So many events that no table knows are looked for in the topics at a time, and brought together."""
+AGAIN_SECONDS: Final = 300
+"""So long an hour rests of which not all was done."""
 
 _SQL = queries("reconcile")
 _HOURS = queries("verify")
@@ -46,6 +48,7 @@ class Told:
     """What one look did."""
 
     listed: int = 0
+    unknown: int = 0
     missed: int = 0
     brought: int = 0
 
@@ -96,16 +99,17 @@ class EventCycle:
         lies_ahead = ahead(done_until, now=now, rules=self._rules)
         if lies_ahead.out_of_reach is not None and self._republisher is not None:
             self._tell_out_of_reach(account, lies_ahead.out_of_reach)
-        hour = self._due_hour(account, now)
+        hours = self._due_hours(account, now)
         once_more = self._once_more(account, until=done_until, now=now)
-        work = deque([*lies_ahead.slices, *hour, *once_more])
+        work = deque([*lies_ahead.slices, *hours, *once_more])
         while work:
             part = work.popleft()
+            unknown_before = told.unknown
             try:
                 found = self._hand_over(account, part, told)
             except TooManyPages:
-                if part in hour:
-                    self._keep_hour(account, part, None)
+                if part in hours:
+                    self._keep_hour(account, part, None, waiting=0)
                 halves = part.halves()
                 if halves is None:
                     raise
@@ -113,8 +117,8 @@ class EventCycle:
                 continue
             except BacklogTooLong:
                 return "backlog"
-            if part in hour:
-                self._keep_hour(account, part, found)
+            if part in hours:
+                self._keep_hour(account, part, found, waiting=told.unknown - unknown_before)
             self._move_cursor(account, part.until)
         if self._republisher is not None:
             if once_more:
@@ -139,6 +143,7 @@ class EventCycle:
         """Bring those that are not on their way either."""
         if not unknown:
             return
+        told.unknown += len(unknown)
         waiting = self._backlog.among({event.id for event in unknown})
         # Asked again: what the processor has done while the topic was looked through is known by now.
         missed = self._unknown(account, [event for event in unknown if event.id not in waiting])
@@ -155,27 +160,34 @@ class EventCycle:
         return [event for event in events if event.id in left]
 
     def _once_more(self, account: str, *, until: int, now: int) -> tuple[Slice, ...]:
-        """Return what is read again because a ledger lost records, or was put back."""
+        """Return what is read again because a ledger lost records, or was put back: whoever accepted that waits for no hour to end."""
         if self._republisher is None:
             return ()
         if note_losses(self._connection, account=account, mode=self._mode):
             log.warning("list_read_again", account=account, reason="a ledger lost records, or was put back")
         return again(self._cursor(account, AGAIN).read(first=NEVER), until, now=now, rules=self._rules)
 
-    def _due_hour(self, account: str, now: int) -> tuple[Slice, ...]:
-        """Return the hour that is read once more, as a whole, so that it can be proved; empty where none is due."""
+    def _due_hours(self, account: str, now: int) -> tuple[Slice, ...]:
+        """Return the hours that are read once more, as a whole: the next, so that it can be proved, and one of which not all was done.
+
+        An event that waited in the topic was handed over, and is lost all the same where the topic is lost.
+        """
         if self._republisher is None:
             return ()
-        [(last,)] = self._connection.execute(_HOURS["last_hour"], {"account": account, "mode": self._mode}).fetchall()
+        given = {"account": account, "mode": self._mode}
+        [(last,)] = self._connection.execute(_HOURS["last_hour"], given).fetchall()
         hour = due_hour(last, now=now, first_seconds=self._first_seconds, wait_seconds=self._rules.overlap_seconds)
-        return () if hour is None else (hour,)
+        asked = {**given, "reach": now - REACH_SECONDS + REACH_MARGIN_SECONDS, "wait_seconds": AGAIN_SECONDS}
+        rows = self._connection.execute(_HOURS["unsettled_hour"], asked).fetchall()
+        unsettled = tuple(Slice(since, since + HOUR_SECONDS) for (since,) in rows)
+        return unsettled if hour is None else (hour, *unsettled)
 
-    def _keep_hour(self, account: str, hour: Slice, found: HourSum | None) -> None:
-        """Keep what Stripe listed in an hour; None says that it is more than is read in one go."""
+    def _keep_hour(self, account: str, hour: Slice, found: HourSum | None, *, waiting: int) -> None:
+        """Keep what Stripe listed in an hour, and how much of it no table knew; None says that it is more than is read in one go."""
         self._check()
         listed, id_hash = (None, 0) if found is None else found
         given = {"account": account, "mode": self._mode, "hour": hour.since, "listed": listed, "id_hash": id_hash}
-        self._connection.execute(_HOURS["keep_hour"], given)
+        self._connection.execute(_HOURS["keep_hour"], {**given, "waiting": waiting})
 
     def _bring(self, account: str, missed: list[Listed], told: Told) -> None:
         found = [
@@ -184,7 +196,12 @@ class EventCycle:
                 f"event {account}/{self._mode}/{event.id}",
                 account,
                 self._mode,
-                {"event_id": event.id, "type": str(event.body.get("type", "")), "created": event.created},
+                {
+                    "event_id": event.id,
+                    "type": str(event.body.get("type", "")),
+                    "created": event.created,
+                    "undelivered": bool(event.body.get("pending_webhooks")),
+                },
             )
             for event in missed
         ]

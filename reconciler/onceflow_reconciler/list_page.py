@@ -35,13 +35,18 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Unbelievable:
-    """Why a page is no evidence; ``code`` is one of ``unreadable``, ``repeated``, ``without_id``, ``endless``, ``outside``."""
+    """Why a page is no evidence.
+
+    Attributes:
+        code: ``unreadable``, ``repeated``, ``without_id``, ``endless``, ``outside``, ``other_mode`` or ``too_many_pages``.
+        detail: for people.
+    """
 
     code: str
     detail: str
 
 
-def read_page(body: bytes, *, kind: str, within: Slice, seen: set[str]) -> Page | Unbelievable:
+def read_page(body: bytes, *, kind: str, within: Slice, seen: set[str], livemode: bool) -> Page | Unbelievable:
     """Read an answer.
 
     Args:
@@ -49,6 +54,7 @@ def read_page(body: bytes, *, kind: str, within: Slice, seen: set[str]) -> Page 
         kind: of the objects, as their field ``object`` says.
         within: what was asked for.
         seen: ids of the pages before; those of this one are added.
+        livemode: of the key: a list never shows the other mode's.
     """
     told = read_strictly(body).value
     if not isinstance(told, dict) or told.get("object") != "list":
@@ -63,6 +69,8 @@ def read_page(body: bytes, *, kind: str, within: Slice, seen: set[str]) -> Page 
         item = _item(entry, kind)
         if isinstance(item, Unbelievable):
             return item
+        if item.body.get("livemode", livemode) is not livemode:
+            return Unbelievable("other_mode", f"{item.id} is not of the mode of the key")
         if item.id in seen:
             return Unbelievable("repeated", f"the list shows {item.id} twice")
         if not within.since <= item.created < within.until:

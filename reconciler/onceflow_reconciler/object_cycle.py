@@ -28,6 +28,13 @@ from onceflow_schemas.sql import queries
 
 WHO: Final = "reconciler"
 LISTS: Final = (PAYMENT_INTENTS, REFUNDS)
+AGAIN: Final = "refund_again"
+RETURNED_SECONDS: Final = 35 * 24 * 3600
+"""A bank returns a refund within about 30 days."""
+AGAIN_STEP_SECONDS: Final = 3600
+HEALED_BY_LOOK: Final = ("object_without_operation", "operation_doubled", "operation_disagrees")
+OPEN_LOOKS_MAX: Final = 5
+"""Objects of open findings that one look reads; the one that was read longest ago comes first."""
 
 _SQL = queries("reconcile")
 
@@ -76,39 +83,68 @@ class ObjectCycle:
         self._dry_run = dry_run
         self._derived_before = 0
 
-    def look(self, account: str, *, now: int, told: Compared) -> None:
-        """Compare what was made since the last look.
+    def look(self, account: str, of: StripeList, *, now: int, told: Compared) -> None:
+        """Compare what was made since the last look, and look again at what disagreed.
 
         Raises:
-            NotReadable, NotBelieved, TooManyPages: nothing can be said of a list; its cursor stays.
+            NotReadable, NotBelieved, TooManyPages: nothing can be said of the list; its cursor stays.
             LeaseLost, psycopg.Error: it goes on from the cursor next time.
         """
         self._derived_before = self._out_of_reach(account)
-        for of in LISTS:
-            cursor = Cursor(self._connection, account=account, mode=self._mode, source=of.kind)
-            done_until = cursor.read(first=now - self._first_seconds)
-            work = deque(ahead(done_until, now=now, rules=self._rules, is_endless=True).slices)
-            while work:
-                part = work.popleft()
-                try:
-                    self._compare(account, of, part, told)
-                except TooManyPages:
-                    halves = part.halves()
-                    if halves is None:
-                        raise
-                    work.extendleft(halves)
-                    continue
-                if not self._dry_run:
-                    self._check()
-                    cursor.move(part.until)
+        self._look_from(account, of, source=of.kind, now=now, told=told)
+        if of is REFUNDS:
+            # A bank may return a refund weeks after it succeeded; its event may be one that nobody has brought.
+            again = now - RETURNED_SECONDS
+            if again - self._cursor(account, AGAIN).read(first=again - AGAIN_STEP_SECONDS) >= AGAIN_STEP_SECONDS:
+                self._look_from(account, of, source=AGAIN, now=again, told=told)
         if not self._dry_run:
+            self._look_at_open(account, of, told)
             self._connection.execute(_SQL["healed_operations"])
+
+    def _look_from(self, account: str, of: StripeList, *, source: str, now: int, told: Compared) -> None:
+        cursor = self._cursor(account, source)
+        done_until = cursor.read(first=now - self._first_seconds)
+        work = deque(ahead(done_until, now=now, rules=self._rules, is_endless=True).slices)
+        while work:
+            part = work.popleft()
+            try:
+                self._compare(account, of, part, told)
+            except TooManyPages:
+                halves = part.halves()
+                if halves is None:
+                    raise
+                work.extendleft(halves)
+                continue
+            if not self._dry_run:
+                self._check()
+                cursor.move(part.until)
+
+    def _cursor(self, account: str, source: str) -> Cursor:
+        return Cursor(self._connection, account=account, mode=self._mode, source=source)
+
+    def _look_at_open(self, account: str, of: StripeList, told: Compared) -> None:
+        """Some findings at a time: an object that agrees by now is none any more."""
+        given = {"kinds": list(HEALED_BY_LOOK), "account": account, "mode": self._mode, "object": of.kind}
+        rows = self._connection.execute(_SQL["open_objects"], {**given, "rows_max": OPEN_LOOKS_MAX}).fetchall()
+        for (object_id,) in rows:
+            item = self._lists.one(account, of, object_id)
+            if item is None:
+                self._connection.execute(_SQL["looked_at"], {**given, "object_id": object_id})
+                continue
+            found = operation_id_of(item.body)
+            drift = None if found is None else compare_object(item.body, self._known([found]).get(found))
+            self._check()
+            if found is not None and drift is not None:
+                told.hints += self._write(account, [(item, found, drift)])
+            kept = [] if drift is None else [drift.verdict]
+            self._connection.execute(
+                _SQL["gone_object"], {**given, "subject": _subject(account, self._mode, item.id), "kept": kept}
+            )
 
     def _out_of_reach(self, account: str) -> int:
         """Return until when, in unix seconds, events of the account are out of reach; 0 where none are."""
-        [(until,)] = self._connection.execute(
-            _SQL["out_of_reach_until"], {"account": account, "mode": self._mode}
-        ).fetchall()
+        given = {"account": account, "mode": self._mode}
+        [(until,)] = self._connection.execute(_SQL["out_of_reach_until"], given).fetchall()
         return int(until)
 
     def _compare(self, account: str, of: StripeList, part: Slice, told: Compared) -> None:
@@ -170,6 +206,10 @@ class ObjectCycle:
         return len(behind)
 
 
+def _subject(account: str, mode: str, object_id: str) -> str:
+    return f"object {account}/{mode}/{object_id}"
+
+
 def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: Drift, *, is_derived: bool) -> Finding:
     amount, currency = item.body.get("amount"), item.body.get("currency")
     facts: dict[str, Any] = {
@@ -178,13 +218,14 @@ def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: D
         "object_id": item.id,
         "status": str(item.body.get("status")),
         "why": drift.why,
+        "operation_state": drift.state,
     }
     if is_derived:
         # Its events cannot be listed any more: what is known comes from the object alone.
         facts["derived"] = True
     return Finding(
         drift.verdict,
-        f"object {account}/{mode}/{item.id}",
+        _subject(account, mode, item.id),
         account,
         mode,
         facts,

@@ -6,6 +6,7 @@ Rule: only the configured host is ever asked; neither key nor body reaches a log
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -31,7 +32,11 @@ RETRY_SECONDS: Final = 0.5
 CATCH_UP_SECONDS: Final = 1.0
 
 _OK = 200
-_REFUSED = frozenset({401, 403})
+_KEY_REFUSED = 401
+_FORBIDDEN = 403
+_MISSING = 404
+_TRY_AGAIN = frozenset({408, 409, 425, 429})
+_PERMISSION = re.compile(r"\brak_[a-z0-9_]{1,60}\b")
 
 
 class StripeList(NamedTuple):
@@ -120,11 +125,12 @@ class StripeLists:
             NotReadable: see ``pages``.
         """
         if self._ahead_seconds is None:
-            self.get(account, EVENTS.path, {"limit": 1}, permission=EVENTS.permission)
-        return self.last_heard()
-
-    def last_heard(self) -> int:
-        """Return the same without asking: also an answer that refuses says what time it is."""
+            try:
+                self.get(account, EVENTS.path, {"limit": 1}, permission=EVENTS.permission)
+            except NotReadable:
+                # Who refuses says what time it is as well.
+                if self._ahead_seconds is None:
+                    raise
         return int(time.time() + (self._ahead_seconds or 0.0))
 
     def pages(self, account: str, of: StripeList, within: Slice) -> Iterator[Page]:
@@ -136,12 +142,13 @@ class StripeLists:
             TooManyPages: cut the stretch.
         """
         seen: set[str] = set()
+        livemode = self._accesses[account].mode == "live"
         after: dict[str, str] = {}
         for _ in range(PAGES_MAX):
             # Not only what was not delivered: an event whose delivery was acknowledged may have been lost by us.
             asked = {"limit": PAGE_ITEMS, "created[gte]": within.since, "created[lt]": within.until, **after}
             body = self.get(account, of.path, asked, permission=of.permission)
-            page = read_page(body, kind=of.kind, within=within, seen=seen)
+            page = read_page(body, kind=of.kind, within=within, seen=seen, livemode=livemode)
             if isinstance(page, Unbelievable):
                 raise NotBelieved(page)
             yield page
@@ -162,6 +169,24 @@ class StripeLists:
         if not isinstance(body, dict) or body.get("id") != event_id or not isinstance(body.get("created"), int):
             raise NotBelieved(Unbelievable("unreadable", f"the answer is not {event_id}"))
         return Listed(event_id, body["created"], body)
+
+    def one(self, account: str, of: StripeList, object_id: str) -> Listed | None:
+        """Return one object as it is now; None when Stripe does not have it.
+
+        Raises:
+            NotReadable: see ``pages``.
+            NotBelieved: the answer is another object.
+        """
+        try:
+            got = self.get(account, f"{of.path}/{quote(object_id, safe='')}", {}, permission=of.permission)
+        except NotReadable as error:
+            if error.status == _MISSING:
+                return None
+            raise
+        body = read_strictly(got).value
+        if not isinstance(body, dict) or body.get("id") != object_id or not isinstance(body.get("created"), int):
+            raise NotBelieved(Unbelievable("unreadable", f"the answer is not {object_id}"))
+        return Listed(object_id, body["created"], body)
 
     def all_of(self, account: str, of: StripeList) -> list[Mapping[str, Any]]:
         """Return the first page of a short list; Stripe lets an account have 16 webhook endpoints.
@@ -191,15 +216,13 @@ class StripeLists:
             except NoAnswer as error:
                 detail, status, pause = error.detail, None, RETRY_SECONDS * 2**tries
             else:
-                if answer.status == _OK or answer.status in _REFUSED:
-                    stripe_at = _time_of(answer.headers)
-                    if stripe_at is not None:
-                        self._ahead_seconds = stripe_at.timestamp() - time.time()
+                stripe_at = _time_of(answer.headers)
+                if stripe_at is not None:
+                    self._ahead_seconds = stripe_at.timestamp() - time.time()
                 if answer.status == _OK:
                     return answer.body
-                if answer.status in _REFUSED:
-                    reason = "the key is refused" if answer.status == 401 else f"the key lacks {permission}"  # noqa: PLR2004
-                    raise NotReadable(account, answer.status, reason, permission if answer.status == 403 else "")  # noqa: PLR2004
+                if 400 <= answer.status < 500 and answer.status not in _TRY_AGAIN:  # noqa: PLR2004 - the sender's fault, by HTTP
+                    raise _refusal(account, answer.status, answer.body, permission=permission)
                 detail, status = f"Stripe answered {answer.status}", answer.status
                 pause = retry_after_seconds(answer.headers) or RETRY_SECONDS * 2**tries
             self._wait(min(pause, RETRY_SECONDS_MAX))
@@ -230,6 +253,22 @@ class StripeLists:
         if access.connected:
             headers["Stripe-Account"] = account
         return headers
+
+
+def _refusal(account: str, status: int, body: bytes, *, permission: str) -> NotReadable:
+    """Tell a key that is refused from one that lacks a permission, and both from an account that is not there any more."""
+    told = read_strictly(body).value
+    error = told.get("error") if isinstance(told, dict) else None
+    said = error if isinstance(error, dict) else {}
+    if status == _KEY_REFUSED:
+        return NotReadable(account, status, "the key is refused")
+    if said.get("code") == "account_invalid":
+        return NotReadable(account, status, "the account is gone, or has been disconnected from the platform")
+    if status == _FORBIDDEN:
+        named = _PERMISSION.search(str(said.get("message", "")))
+        lacks = named.group() if named else permission
+        return NotReadable(account, status, f"the key lacks {lacks}", lacks)
+    return NotReadable(account, status, f"Stripe refused with {status}")
 
 
 def _time_of(headers: Mapping[str, str]) -> datetime | None:

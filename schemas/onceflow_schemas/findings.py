@@ -8,28 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple
+from typing import Final
 
-Risk = Literal["yes", "possible", "no"]
-
-
-class FindingKind(NamedTuple):
-    """One kind of drift.
-
-    Attributes:
-        name: the stable name.
-        title: what it is, in a few words.
-        meaning: what has happened, and what onceflow does about it by itself.
-        money: whether money is at risk while it is open.
-        first: the first command that a person types.
-    """
-
-    name: str
-    title: str
-    meaning: str
-    money: Risk
-    first: str
-
+from onceflow_schemas.finding_kind import FindingKind
+from onceflow_schemas.ledger_findings import LEDGER_FINDINGS
 
 _KINDS: Final = (
     FindingKind(
@@ -70,6 +52,14 @@ _KINDS: Final = (
         "onceflow reconcile --once",
     ),
     FindingKind(
+        "ledgers_not_readable",
+        "ledgers that cannot be compared",
+        "A topic cannot be read, is not the one that the database belongs to, or has another number of partitions than there are lanes. What the topics "
+        "hold is not compared meanwhile; events are brought as ever.",
+        "possible",
+        "onceflow verify",
+    ),
+    FindingKind(
         "clock_skew",
         "a clock that differs from Stripe's by more than a minute",
         "The bridge refuses signatures whose time is too far from its own clock, and the database's clock decides about leases and waits.",
@@ -105,6 +95,15 @@ _KINDS: Final = (
         "onceflow findings show ID",
     ),
     FindingKind(
+        "endpoint_refused",
+        "webhooks that Stripe sends and nobody takes",
+        "Events of the last hour had to be brought although an enabled endpoint has their types, and Stripe still tried to deliver them: the endpoint has "
+        "another signing secret than `stripe.webhook_secret`, its address does not lead to a bridge, or the bridge was down. The bridge counts what it "
+        "refuses in `onceflow_bridge_refused_total`.",
+        "no",
+        "onceflow doctor",
+    ),
+    FindingKind(
         "object_without_operation",
         "an effect at Stripe that no operation asked for",
         "An intent or refund carries the id of an operation that the database does not have: a script used our metadata, another deployment shares the "
@@ -122,15 +121,23 @@ _KINDS: Final = (
     FindingKind(
         "operation_disagrees",
         "an operation and its object disagree",
-        "Status, amount or currency of the object are not what the operation has ended with: a refund that failed later, or a change by hand.",
+        "Status, amount or currency of the object are not what the operation has ended with: somebody changed it by hand.",
         "yes",
         "onceflow operations show ID",
     ),
     FindingKind(
         "operation_behind",
         "an effect that its operation does not know",
-        "The object is there and the operation has not heard of it. Its workers look at it and settle it by what they see.",
+        "The object is there and the operation has not heard of it, or of its end. Its workers look at it and settle it by what they see.",
         "possible",
+        "onceflow operations show ID",
+    ),
+    FindingKind(
+        "refund_failed_later",
+        "a refund that failed after it had succeeded",
+        "The bank returned it, up to 30 days later. The operation has failed, and its callback and outcome have said so. The customer has not got the "
+        "money: give it back in another way, then accept the finding.",
+        "yes",
         "onceflow operations show ID",
     ),
     FindingKind(
@@ -200,4 +207,6 @@ _KINDS: Final = (
     ),
 )
 
-FINDING_KINDS: Final[Mapping[str, FindingKind]] = MappingProxyType({kind.name: kind for kind in _KINDS})
+FINDING_KINDS: Final[Mapping[str, FindingKind]] = MappingProxyType(
+    {kind.name: kind for kind in (*_KINDS, *LEDGER_FINDINGS)}
+)

@@ -137,7 +137,7 @@ def _add_state(app: FastAPI, world: World, *, api: StripeApi, deliveries: Delive
     async def told(given: ToldEvents) -> dict[str, Any]:
         """Take events that the list shows; nobody delivers them unless that is asked for."""
         account = world.account(given.account or world.platform, livemode=given.livemode)
-        taken = tell(world, account, given.events)
+        taken = tell(world, account, events=given.events)
         for emitted in taken if given.deliver else ():
             deliveries.take(account, emitted)
         return {"told": len(taken)}

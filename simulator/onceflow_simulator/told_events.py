@@ -32,7 +32,7 @@ class ToldEvents(BaseModel):
     events: list[dict[str, Any]] = Field(min_length=1, max_length=EVENTS_MAX)
 
 
-def tell(world: World, account: Account, events: list[dict[str, Any]]) -> list[Emitted]:
+def tell(world: World, account: Account, *, events: list[dict[str, Any]]) -> list[Emitted]:
     """Take events; return them as they are kept.
 
     Raises:

@@ -60,10 +60,19 @@ class ReconcilerRoad(Road):
         found: dict[str, Any] = told.get("accounts", told)
         return found
 
-    def customers(self, count: int, *, account: str | None = None) -> list[str]:
+    def refusal(self) -> str:
+        """``onceflow reconcile --once`` that does nothing; what it said."""
+        command = [sys.executable, "-m", "onceflow", "reconcile", "--once"]
+        done = subprocess.run(
+            command, env=self._environment, capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, check=False
+        )
+        assert done.returncode not in (0, 1), done.stdout + done.stderr
+        return done.stderr
+
+    def customers(self, count: int, *, account: str | None = None, api_key: str = "") -> list[str]:
         """Make customers at Stripe, one event each; the ids of the events, oldest first."""
         client = stripe.StripeClient(
-            self.stripe.api_key, base_addresses={"api": self.stripe.url}, stripe_account=account
+            api_key or self.stripe.api_key, base_addresses={"api": self.stripe.url}, stripe_account=account
         )
         for number in range(count):
             client.v1.customers.create({"name": f"customer {number}"})

@@ -97,21 +97,6 @@ def test_a_list_that_cannot_be_believed_moves_nothing_and_others_go_on(road: Rec
         road.wait_for_events(5)
 
 
-@pytest.mark.parametrize(("status", "permission"), [(401, ""), (403, "rak_event_read")])
-def test_a_key_that_may_not_read_is_a_finding_that_names_the_permission(
-    road: ReconcilerRoad, status: int, permission: str
-) -> None:
-    road.stripe.connect(CONNECTED)
-    road.customers(1, account=CONNECTED)
-    road.stripe.advance(5)
-    road.stripe.faults.answer(status, match={"path": "/v1/events", "account": PLATFORM}, times=1000)
-    found = road.once(status=1, accounts=CONNECTED)
-    assert found[PLATFORM]["waits"] == "not_readable"
-    assert found[CONNECTED]["brought"] == 1
-    [finding] = [row for row in road.findings() if row["kind"] == "account_not_readable"]
-    assert (finding["facts"]["status"], finding["facts"]["permission"]) == (status, permission)
-
-
 def test_what_is_hard_to_write_is_brought_all_the_same(road: ReconcilerRoad) -> None:
     now = int(road.stripe.state()["now"])
     subject = {"id": "cus_1", "object": "customer", "name": "half \ud83d of it", "note": "a\x00b", "number": 10**30}

@@ -17,26 +17,31 @@ OURS: dict[str, Any] = {
     "enabled_events": ["*"],
     "api_version": None,
 }
+PAID_ONLY = {**OURS, "enabled_events": ["invoice.paid"]}
 ELSEWHERE = {**OURS, "id": "we_2", "url": "https://other.example.com/hooks", "status": "disabled"}
 
 
 @pytest.mark.parametrize(
     ("endpoints", "missed", "kinds"),
     [
-        ([OURS], [], []),
-        ([OURS, ELSEWHERE], ["invoice.paid"], []),
-        ([], [], ["endpoint_missing"]),
-        ([ELSEWHERE], [], ["endpoint_missing"]),
-        ([{**OURS, "status": "disabled"}], [], ["endpoint_disabled", "endpoint_missing"]),
-        ([{**OURS, "status": "disabled"}, {**OURS, "id": "we_3"}], [], ["endpoint_disabled"]),
-        ([{**OURS, "enabled_events": ["invoice.paid"]}], ["invoice.paid"], []),
-        ([{**OURS, "enabled_events": ["invoice.paid"]}], ["invoice.paid", "charge.failed"], ["endpoint_lacks_types"]),
-        ([{**OURS, "api_version": "2026-10-28.endive"}], [], []),
-        ([{**OURS, "api_version": "2031-01-01"}], [], ["endpoint_other_version"]),
-        ([{**OURS, "enabled_events": None, "url": None}], [], ["endpoint_missing"]),
+        ([OURS], {}, []),
+        ([OURS, ELSEWHERE], {"invoice.paid": False}, []),
+        ([OURS, ELSEWHERE], {"invoice.paid": True}, ["endpoint_refused"]),
+        ([], {}, ["endpoint_missing"]),
+        ([ELSEWHERE], {"invoice.paid": True}, ["endpoint_missing"]),
+        ([{**OURS, "status": "disabled"}], {}, ["endpoint_disabled", "endpoint_missing"]),
+        ([{**OURS, "status": "disabled"}, {**OURS, "id": "we_3"}], {}, ["endpoint_disabled"]),
+        ([PAID_ONLY], {"invoice.paid": False}, []),
+        ([PAID_ONLY], {"invoice.paid": True, "charge.failed": False}, ["endpoint_lacks_types", "endpoint_refused"]),
+        ([PAID_ONLY], {"invoice.paid": False, "charge.failed": True}, ["endpoint_lacks_types"]),
+        ([{**OURS, "api_version": "2026-10-28.endive"}], {}, []),
+        ([{**OURS, "api_version": "2031-01-01"}], {}, ["endpoint_other_version"]),
+        ([{**OURS, "enabled_events": None, "url": None}], {}, ["endpoint_missing"]),
     ],
 )
-def test_what_is_wrong_with_endpoints(endpoints: list[dict[str, Any]], missed: list[str], kinds: list[str]) -> None:
+def test_what_is_wrong_with_endpoints(
+    endpoints: list[dict[str, Any]], missed: dict[str, bool], kinds: list[str]
+) -> None:
     found = judge_endpoints(endpoints, missed_types=missed, account="acct_1", mode="test")
     assert sorted(one.kind for one in found) == sorted(kinds)
 

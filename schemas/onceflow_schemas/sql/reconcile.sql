@@ -127,22 +127,44 @@ FROM unnest(%(ids)s::uuid[], %(events)s::text[], %(objects)s::text[], %(object_i
 ON CONFLICT DO NOTHING;
 
 -- name: healed_operations
--- Operations that were behind their object and have ended since.
+-- Operations that were behind their object and have ended since, or anew.
 UPDATE onceflow.finding
 SET state = 'healed', healed_at = clock_timestamp()
 FROM onceflow.operation
 WHERE finding.kind = 'operation_behind' AND finding.state IN ('open', 'recurring')
   AND operation.id = (finding.facts ->> 'operation_id')::uuid
   AND operation.external_id IS NOT NULL AND operation.state IN ('succeeded', 'failed', 'canceled')
+  AND operation.state IS DISTINCT FROM finding.facts ->> 'operation_state'
 RETURNING finding.id;
 
 -- name: now
 SELECT extract(epoch FROM clock_timestamp())::float8;
 
 -- name: missed_types
--- Of events that had to be brought in the last day.  Index: finding_open serves only the open ones; a day's are few.
-SELECT DISTINCT facts ->> 'type' FROM onceflow.finding
-WHERE kind = 'missed_event' AND account = %(account)s AND mode = %(mode)s AND last_seen_at > clock_timestamp() - interval '1 day';
+-- Of events that had to be brought in the last day, and whether Stripe still tried to deliver one in the last hour.  Index:
+-- finding_open serves only the open ones; a day's are few.
+SELECT facts ->> 'type',
+       coalesce(bool_or((facts ->> 'undelivered')::boolean AND first_seen_at > clock_timestamp() - interval '1 hour'), false)
+FROM onceflow.finding
+WHERE kind = 'missed_event' AND account = %(account)s AND mode = %(mode)s AND last_seen_at > clock_timestamp() - interval '1 day'
+GROUP BY 1;
+
+-- name: open_objects
+-- Objects that disagreed, the one that was looked at longest ago first.  Index: finding_open.
+SELECT facts ->> 'object_id' FROM onceflow.finding
+WHERE kind = ANY(%(kinds)s::text[]) AND state IN ('open', 'recurring') AND account = %(account)s AND mode = %(mode)s
+  AND facts ->> 'object' = %(object)s
+GROUP BY 1 ORDER BY min(last_seen_at) LIMIT %(rows_max)s;
+
+-- name: looked_at
+UPDATE onceflow.finding SET last_seen_at = clock_timestamp()
+WHERE kind = ANY(%(kinds)s::text[]) AND state IN ('open', 'recurring') AND account = %(account)s AND mode = %(mode)s
+  AND facts ->> 'object_id' = %(object_id)s;
+
+-- name: gone_object
+-- Findings about an object of other kinds than what is wrong with it now.  Index: primary key of finding.
+UPDATE onceflow.finding SET state = 'healed', healed_at = clock_timestamp()
+WHERE kind = ANY(%(kinds)s::text[]) AND subject = %(subject)s AND state IN ('open', 'recurring') AND kind <> ALL(%(kept)s::text[]);
 
 -- name: gone_beside
 -- Findings of these kinds that are not among those seen now; of one account, or those of none.  Index: finding_open.

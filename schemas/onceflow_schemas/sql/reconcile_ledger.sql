@@ -50,6 +50,18 @@ WHERE next_attempt_at < clock_timestamp() - %(lease_minutes)s * interval '1 minu
 ORDER BY next_attempt_at
 LIMIT %(rows_max)s;
 
+-- name: refund_failed_later
+-- What was told to have succeeded and failed afterwards: a bank returned a refund.  Index: operation_failed_later.
+SELECT 'operation ' || id AS subject, account, mode,
+       jsonb_build_object('operation_id', id, 'effect', effect, 'about', subject, 'since', settled_at, 'external_id', external_id)
+           AS facts,
+       CASE WHEN args ->> 'amount' ~ '^[0-9]{1,15}$' THEN (args ->> 'amount')::bigint END AS amount,
+       args ->> 'currency' AS currency
+FROM onceflow.operation
+WHERE state = 'failed' AND 'succeeded' = ANY (told)
+ORDER BY settled_at DESC
+LIMIT %(rows_max)s;
+
 -- name: outcome_unpublished_too_long
 SELECT 'lane ' || lane.lane AS subject, NULL::text AS account, NULL::text AS mode,
        jsonb_build_object('lane', lane.lane, 'published_seq', lane.published_seq, 'head_seq', lane.head_seq,

@@ -205,11 +205,18 @@ WHERE mode = %(mode)s AND listed IS NOT NULL AND hour >= %(since)s AND hour < %(
 -- Index: primary key.
 SELECT extract(epoch FROM max(hour))::bigint FROM onceflow.reconcile_hour WHERE account = %(account)s AND mode = %(mode)s;
 
+-- name: unsettled_hour
+-- The hour of which not all was done when it was read, and that was read longest ago.  Index: reconcile_hour_waiting.
+SELECT extract(epoch FROM hour)::bigint FROM onceflow.reconcile_hour
+WHERE account = %(account)s AND mode = %(mode)s AND waiting > 0 AND hour >= to_timestamp(%(reach)s)
+  AND read_at < clock_timestamp() - %(wait_seconds)s * interval '1 second'
+ORDER BY read_at LIMIT 1;
+
 -- name: keep_hour
-INSERT INTO onceflow.reconcile_hour (account, mode, hour, listed, id_hash)
-VALUES (%(account)s, %(mode)s, to_timestamp(%(hour)s), %(listed)s, %(id_hash)s)
+INSERT INTO onceflow.reconcile_hour (account, mode, hour, listed, id_hash, waiting)
+VALUES (%(account)s, %(mode)s, to_timestamp(%(hour)s), %(listed)s, %(id_hash)s, %(waiting)s)
 ON CONFLICT (account, mode, hour) DO UPDATE
-SET listed = excluded.listed, id_hash = excluded.id_hash, read_at = clock_timestamp();
+SET listed = excluded.listed, id_hash = excluded.id_hash, waiting = excluded.waiting, read_at = clock_timestamp();
 
 -- name: judge_listed
 -- An event that Stripe lists is known now, or is so young that it may be on its way.
