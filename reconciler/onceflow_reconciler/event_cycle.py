@@ -16,13 +16,13 @@ import structlog
 from psycopg import Connection
 
 from onceflow_producer.failpoint import hit
-from onceflow_reconciler.cursors import Cursor
+from onceflow_reconciler.cursors import AGAIN, NEVER, Cursor, note_losses, set_back_objects
 from onceflow_reconciler.finding import Finding
 from onceflow_reconciler.finding_store import record, remedied
 from onceflow_reconciler.known_events import Backlog, BacklogTooLong, unknown_ids
 from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.republish import Republisher
-from onceflow_reconciler.slices import REACH_MARGIN_SECONDS, REACH_SECONDS, Slice, SliceRules, ahead
+from onceflow_reconciler.slices import REACH_MARGIN_SECONDS, REACH_SECONDS, Slice, SliceRules, again, ahead
 from onceflow_reconciler.stripe_lists import EVENTS, NotBelieved, NotReadable, StripeLists, TooManyPages
 from onceflow_reconciler.verify.hours import HOUR_SECONDS, HourSum, due_hour, hour_sum
 from onceflow_schemas.sql import queries
@@ -30,6 +30,8 @@ from onceflow_schemas.times import format_time
 
 SOURCE: Final = "events"
 WHO: Final = "reconciler"
+OBJECTS_BACK_SECONDS: Final = 30 * 24 * 3600
+"""How long before a time without events an object may have been made that changed in it."""
 CHUNK_EVENTS: Final = 1_000
 """So many events that no table knows are looked for in the topics at a time, and brought together."""
 AGAIN_SECONDS: Final = 300
@@ -97,12 +99,13 @@ class EventCycle:
             NotBelieved, NotReadable, TooManyPages: nothing can be said; the cursor stays.
             LeaseLost, Failure, psycopg.Error: it goes on from the cursor next time.
         """
-        cursor = self._cursor(account)
-        lies_ahead = ahead(cursor.read(first=now - self._first_seconds), now=now, rules=self._rules)
+        done_until = self._cursor(account).read(first=now - self._first_seconds)
+        lies_ahead = ahead(done_until, now=now, rules=self._rules)
         if lies_ahead.out_of_reach is not None and self._republisher is not None:
             self._tell_out_of_reach(account, lies_ahead.out_of_reach)
         hours = self._due_hours(account, now)
-        work = deque([*lies_ahead.slices, *hours])
+        once_more = self._once_more(account, until=done_until, now=now)
+        work = deque([*lies_ahead.slices, *hours, *once_more])
         while work:
             part = work.popleft()
             unknown_before = told.unknown
@@ -122,6 +125,8 @@ class EventCycle:
                 self._keep_hour(account, part, found, waiting=told.unknown - unknown_before)
             self._move_cursor(account, part.until)
         if self._republisher is not None:
+            if once_more:
+                self._cursor(account, AGAIN).move(once_more[-1].until if once_more[-1].until < done_until else NEVER)
             self._connection.execute(_SQL["healed_events"], {"account": account, "mode": self._mode})
         return None
 
@@ -171,6 +176,14 @@ class EventCycle:
         left = set(unknown_ids(self._connection, account=account, mode=self._mode, event_ids=ids))
         return [event for event in events if event.id in left]
 
+    def _once_more(self, account: str, *, until: int, now: int) -> tuple[Slice, ...]:
+        """Return what is read again because a ledger lost records, or was put back: whoever accepted that waits for no hour to end."""
+        if self._republisher is None:
+            return ()
+        if note_losses(self._connection, account=account, mode=self._mode):
+            log.warning("list_read_again", account=account, reason="a ledger lost records, or was put back")
+        return again(self._cursor(account, AGAIN).read(first=NEVER), until, now=now, rules=self._rules)
+
     def _due_hours(self, account: str, now: int) -> tuple[Slice, ...]:
         """Return the hours that are read once more, as a whole: the next, so that it can be proved, and one of which not all was done.
 
@@ -181,8 +194,8 @@ class EventCycle:
         given = {"account": account, "mode": self._mode}
         [(last,)] = self._connection.execute(_SQL["last_hour"], given).fetchall()
         hour = due_hour(last, now=now, first_seconds=self._first_seconds, wait_seconds=self._rules.overlap_seconds)
-        again = {**given, "reach": now - REACH_SECONDS + REACH_MARGIN_SECONDS, "wait_seconds": AGAIN_SECONDS}
-        rows = self._connection.execute(_SQL["unsettled_hour"], again).fetchall()
+        asked = {**given, "reach": now - REACH_SECONDS + REACH_MARGIN_SECONDS, "wait_seconds": AGAIN_SECONDS}
+        rows = self._connection.execute(_SQL["unsettled_hour"], asked).fetchall()
         unsettled = tuple(Slice(since, since + HOUR_SECONDS) for (since,) in rows)
         return unsettled if hour is None else (hour, *unsettled)
 
@@ -221,8 +234,8 @@ class EventCycle:
         told.brought += len(missed)
         log.info("missed_events_brought", account=account, events=len(missed))
 
-    def _cursor(self, account: str) -> Cursor:
-        return Cursor(self._connection, account=account, mode=self._mode, source=SOURCE)
+    def _cursor(self, account: str, source: str = SOURCE) -> Cursor:
+        return Cursor(self._connection, account=account, mode=self._mode, source=source)
 
     def _move_cursor(self, account: str, until: int) -> None:
         if self._republisher is not None:
@@ -237,6 +250,8 @@ class EventCycle:
         self._record(
             [Finding("events_out_of_reach", f"events of {account} since {facts['since']}", account, self._mode, facts)]
         )
+        # What these events would have told is taken from the objects: of those, Stripe lists older ones too.
+        set_back_objects(self._connection, account=account, mode=self._mode, to=lost.since - OBJECTS_BACK_SECONDS)
 
     def _record(self, findings: list[Finding]) -> list[int]:
         self._check()

@@ -82,6 +82,7 @@ class ObjectCycle:
         self._first_seconds = first_seconds
         self._check = check
         self._dry_run = dry_run
+        self._derived_before = 0
 
     def look(self, account: str, of: StripeList, *, now: int, told: Compared) -> None:
         """Compare what was made since the last look, and look again at what disagreed.
@@ -90,6 +91,7 @@ class ObjectCycle:
             NotReadable, NotBelieved, TooManyPages: nothing can be said of the list; its cursor stays.
             LeaseLost, psycopg.Error: it goes on from the cursor next time.
         """
+        self._derived_before = self._out_of_reach(account)
         self._look_from(account, of, source=of.kind, now=now, told=told)
         if of is REFUNDS:
             # A bank may return a refund weeks after it succeeded; its event may be one that nobody has brought.
@@ -103,7 +105,7 @@ class ObjectCycle:
     def _look_from(self, account: str, of: StripeList, *, source: str, now: int, told: Compared) -> None:
         cursor = self._cursor(account, source)
         done_until = cursor.read(first=now - self._first_seconds)
-        work = deque(ahead(done_until, now=now, rules=self._rules).slices)
+        work = deque(ahead(done_until, now=now, rules=self._rules, is_endless=True).slices)
         while work:
             part = work.popleft()
             try:
@@ -144,6 +146,12 @@ class ObjectCycle:
                 _SQL["gone_object"], {**given, "subject": object_subject(account, self._mode, item.id), "kept": kept}
             )
 
+    def _out_of_reach(self, account: str) -> int:
+        """Return until when, in unix seconds, events of the account are out of reach; 0 where none are."""
+        given = {"account": account, "mode": self._mode}
+        [(until,)] = self._connection.execute(_SQL["out_of_reach_until"], given).fetchall()
+        return int(until)
+
     def _compare(self, account: str, of: StripeList, part: Slice, told: Compared) -> None:
         for page in self._lists.pages(account, of, part):
             told.objects += len(page.items)
@@ -160,7 +168,10 @@ class ObjectCycle:
                 told.hints += self._write(account, drifts)
 
     def _write(self, account: str, drifts: Sequence[tuple[Listed, UUID, Drift]]) -> int:
-        findings = [_finding(account, self._mode, item, operation_id, drift) for item, operation_id, drift in drifts]
+        findings = [
+            _finding(account, self._mode, item, operation_id, drift, is_derived=item.created < self._derived_before)
+            for item, operation_id, drift in drifts
+        ]
         behind = [(item, found) for item, found, drift in drifts if drift.verdict == "operation_behind"]
         with self._connection.transaction():
             ids = record(self._connection, findings)
@@ -183,9 +194,9 @@ class ObjectCycle:
         return len(behind)
 
 
-def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: Drift) -> Finding:
+def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: Drift, *, is_derived: bool) -> Finding:
     amount, currency = item.body.get("amount"), item.body.get("currency")
-    facts = {
+    facts: dict[str, Any] = {
         "operation_id": str(operation_id),
         "object": str(item.body.get("object")),
         "object_id": item.id,
@@ -193,6 +204,9 @@ def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: D
         "why": drift.why,
         "operation_state": drift.state,
     }
+    if is_derived:
+        # Its events cannot be listed any more: what is known comes from the object alone.
+        facts["derived"] = True
     return Finding(
         drift.verdict,
         object_subject(account, mode, item.id),

@@ -19,7 +19,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from psycopg import Connection
 
 from onceflow_processor.database import connect, first_line
-from onceflow_processor.kafka_client import StartClient
+from onceflow_processor.kafka_client import StartClient, TopicFacts
 from onceflow_processor.log_reader import LogReader
 from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
 from onceflow_processor.relay.lease import Lease
@@ -35,9 +35,10 @@ from onceflow_reconciler.object_cycle import ObjectCycle
 from onceflow_reconciler.republish import Republisher
 from onceflow_reconciler.slices import SliceRules
 from onceflow_reconciler.stripe_lists import StripeLists
+from onceflow_reconciler.topic_checks import look_at_topics
 from onceflow_reconciler.verify.question import Question
 from onceflow_schemas.attestation import AttestationKey
-from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured
+from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured, Unavailable
 
 BACKLOG_SECONDS_MAX: Final = 120.0
 RETRY_SECONDS: Final = 2.0
@@ -188,6 +189,7 @@ class _Service:
                     cycle = self._cycle(connection, tools, lease, dry_run=dry_run)
                     if not dry_run:
                         look_at_tables(connection, self._options.patience)
+                        look_at_topics(connection, tools.topics)
                     looked = {account: cycle.look(account) for account in self._options.accounts}
                     return looked, 0 if dry_run else self._look_at_ledgers(connection, lease)
             finally:
@@ -204,14 +206,17 @@ class _Service:
                 try:
                     with _Tools(self._options, connection, wait=self._lifetime.wait) as tools:
                         cycle = self._cycle(connection, tools, lease, dry_run=False)
-                        self._look_again_and_again(connection, cycle, lease)
+                        self._look_again_and_again(connection, cycle, lease, tools=tools)
                 finally:
                     lease.release()
 
-    def _look_again_and_again(self, connection: Connection[Any], cycle: AccountCycle, lease: Lease) -> None:
-        while not self._lifetime.stopping:
+    def _look_again_and_again(
+        self, connection: Connection[Any], cycle: AccountCycle, lease: Lease, *, tools: _Tools
+    ) -> None:
+        while not self._lifetime.stopping and not tools.are_outdated():
             begun = time.monotonic()
             self._metrics.show_tables(look_at_tables(connection, self._options.patience))
+            look_at_topics(connection, tools.topics)
             self._look(cycle, self._options.accounts)
             self._look_at_ledgers(connection, lease)
             lease.keep()
@@ -315,7 +320,8 @@ class _Tools:
     def __init__(
         self, options: ReconcilerOptions, connection: Connection[Any], *, wait: Callable[[float], object]
     ) -> None:
-        _, topics = StartClient(options.kafka).ask([options.topic])
+        self._start = StartClient(options.kafka)
+        self.topics = topics = self._ask_topics([options.topic])
         self.lists = StripeLists(
             options.accesses,
             api_base=options.api_base,
@@ -338,6 +344,18 @@ class _Tools:
             mode=options.mode,
             record_bytes_max=topics[options.topic].message_bytes_max,
         )
+
+    def are_outdated(self) -> bool:
+        """Tell whether a topic is another one now: what is known of its positions then belongs to one that is gone."""
+        try:
+            return self._ask_topics(list(self.topics)) != self.topics
+        except Unavailable:
+            # A broker that is away hinders nobody from looking at Stripe and at the tables.
+            return False
+
+    def _ask_topics(self, topics: list[str]) -> dict[str, TopicFacts]:
+        _, found = self._start.ask(topics)
+        return found
 
     def __enter__(self) -> Self:
         return self

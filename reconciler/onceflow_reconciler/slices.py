@@ -16,6 +16,10 @@ REACH_MARGIN_SECONDS: Final = 3600
 """What is so close to the end of the list may leave it while it is read."""
 
 
+AGAIN_SLICES_MAX: Final = 48
+"""Stretches that are looked at once more in one look: what is new waits no longer than for these."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class Slice:
     """Events created from ``since`` on and before ``until``, in unix seconds."""
@@ -52,15 +56,16 @@ class Ahead:
     out_of_reach: Slice | None
 
 
-def ahead(done_until: int, *, now: int, rules: SliceRules) -> Ahead:
+def ahead(done_until: int, *, now: int, rules: SliceRules, is_endless: bool = False) -> Ahead:
     """Return the stretches between a cursor and now.
 
     Args:
         done_until: events before this were handed over.
         now: by Stripe's clock.
         rules: how the list is cut.
+        is_endless: the list shows everything that there ever was, as those of objects do.
     """
-    first_listed = now - REACH_SECONDS + REACH_MARGIN_SECONDS
+    first_listed = 0 if is_endless else now - REACH_SECONDS + REACH_MARGIN_SECONDS
     until = now - rules.grace_seconds
     since = done_until - rules.overlap_seconds
     lost = Slice(done_until, first_listed) if done_until < first_listed else None
@@ -71,3 +76,16 @@ def ahead(done_until: int, *, now: int, rules: SliceRules) -> Ahead:
         slices.append(Slice(since, end))
         since = end
     return Ahead(tuple(slices), lost)
+
+
+def again(since: int, until: int, *, now: int, rules: SliceRules) -> tuple[Slice, ...]:
+    """Return the stretches, oldest first, of what was handed over before and is looked at once more; at most so many in one go.
+
+    Args:
+        since, until: the whole time, in unix seconds.
+        now: by Stripe's clock.
+        rules: how the list is cut.
+    """
+    first = max(since, now - REACH_SECONDS + REACH_MARGIN_SECONDS)
+    begins = range(first, until, rules.slice_seconds_max)[:AGAIN_SLICES_MAX]
+    return tuple(Slice(begin, min(begin + rules.slice_seconds_max, until)) for begin in begins)

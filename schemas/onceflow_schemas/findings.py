@@ -190,6 +190,14 @@ _KINDS: Final = (
         "onceflow progress show",
     ),
     FindingKind(
+        "topic_replaced",
+        "an event topic that is another one under the same name",
+        "It was deleted and made again, or another cluster answers. Nothing is read from it until a person has set the positions; then Stripe's list is "
+        "read again from three days before the loss, and what no ledger knows is brought.",
+        "possible",
+        "onceflow progress show",
+    ),
+    FindingKind(
         "outcome_contradiction",
         "an outcome that was published otherwise than its handler gives it now",
         "The database was put back behind the topic. The published outcome stands; when its event ran again, the handler gave other bytes, because the "

@@ -100,14 +100,21 @@ class SimulatorClient:
         """Connect an account with the platform; state "deauthorized" ends that."""
         self.call("POST", "/accounts", body={"account": account, "state": state})
 
-    def tell_events(self, events: Sequence[Json], *, account: str | None = None, livemode: bool = False) -> int:
-        """Have the list show whole events that nobody delivers, oldest first; how many."""
-        body = {"account": account, "livemode": livemode, "events": list(events)}
+    def tell_events(
+        self, events: Sequence[Json], *, account: str | None = None, livemode: bool = False, deliver: bool = False
+    ) -> int:
+        """Have the list show whole events, oldest first; how many. Nobody delivers them unless that is asked for."""
+        body = {"account": account, "livemode": livemode, "deliver": deliver, "events": list(events)}
         return int(self.call("POST", "/events", body=body)["told"])
 
     def add_webhook(self, url: str, *, secrets: Sequence[str], **knobs: object) -> str:
         """Send events to an address; its id."""
         return str(self.call("POST", "/webhooks", body={"url": url, "secrets": list(secrets), **knobs})["id"])
+
+    def dropped(self, id: str) -> list[str]:
+        """The events that were dropped on their way to an endpoint."""
+        found = self.call("GET", "/webhooks")["endpoints"]
+        return [event for one in found if one["id"] == id for event in one["dropped"]]
 
     def change_webhook(self, id: str, **knobs: object) -> None:
         """Roll its secret, disable it, drop more."""

@@ -135,9 +135,12 @@ def _add_state(app: FastAPI, world: World, *, api: StripeApi, deliveries: Delive
 
     @app.post("/_sim/events")
     async def told(given: ToldEvents) -> dict[str, Any]:
-        """Take events that the list shows and nobody delivers."""
+        """Take events that the list shows; nobody delivers them unless that is asked for."""
         account = world.account(given.account or world.platform, livemode=given.livemode)
-        return {"told": tell(world, account, events=given.events)}
+        taken = tell(world, account, events=given.events)
+        for emitted in taken if given.deliver else ():
+            deliveries.take(account, emitted)
+        return {"told": len(taken)}
 
     @app.get("/_sim/deliveries")
     async def delivered() -> dict[str, Any]:

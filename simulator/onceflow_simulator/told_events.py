@@ -1,4 +1,4 @@
-"""Events that a test tells as having happened: the list shows them, and nobody delivers them.
+"""Events that a test tells as having happened: the list shows them, and they are delivered only where that is asked for.
 
 Rule: they are taken all or none, and shown as they were told; what no event can be is refused.
 """
@@ -19,17 +19,21 @@ EVENTS_MAX = 100_000
 
 
 class ToldEvents(BaseModel):
-    """Whole events in the order of their times, of one account; the platform's when it is left out."""
+    """Whole events in the order of their times, of one account; the platform's when it is left out.
+
+    ``deliver`` sends them to whoever wants them, with all the troubles of the endpoints.
+    """
 
     model_config = ConfigDict(extra="forbid")
 
     account: str | None = None
     livemode: bool = False
+    deliver: bool = False
     events: list[dict[str, Any]] = Field(min_length=1, max_length=EVENTS_MAX)
 
 
-def tell(world: World, account: Account, *, events: list[dict[str, Any]]) -> int:
-    """Take events; return how many.
+def tell(world: World, account: Account, *, events: list[dict[str, Any]]) -> list[Emitted]:
+    """Take events; return them as they are kept.
 
     Raises:
         StripeError: 400, one of them is none, is known, or is older than the one before.
@@ -49,11 +53,13 @@ def tell(world: World, account: Account, *, events: list[dict[str, Any]]) -> int
         seen.add(event["id"])
         latest = created
     now = world.clock.now()
+    taken = []
     for event in events:
         subject = event["data"]["object"]
         about = {"id": str(subject.get("id", "")), "type": str(subject.get("object", ""))}
-        account.events.add(Emitted(_shown({"object": "event", **event}), about, visible_at=now))
-    return len(events)
+        taken.append(Emitted(_shown({"object": "event", **event}), about, visible_at=now))
+        account.events.add(taken[-1])
+    return taken
 
 
 def _shown(event: dict[str, Any]) -> dict[str, Any]:

@@ -19,14 +19,17 @@ from tests.chaos import (
     operation_kills,
     operation_time,
     operation_webhooks,
+    operations_proved,
     parking_faults,
     planted_records,
     poison_faults,
     postgres_faults,
     reader_faults,
     reconciler_faults,
+    reconciler_lists,
     relay_faults,
     replay_faults,
+    restore_faults,
     retention_faults,
     security_faults,
     shape_faults,
@@ -34,6 +37,7 @@ from tests.chaos import (
 )
 from tests.chaos.bus_world import BusWorld
 from tests.chaos.fault import REGISTRY, Fault
+from tests.chaos.operations_proved import ProvedOperationsWorld
 from tests.chaos.operations_world import OperationsWorld
 from tests.chaos.reconciler_world import ReconcilerWorld
 from tests.chaos.upgrade_world import UpgradeWorld
@@ -66,6 +70,9 @@ MODULES = (
     reader_faults,
     replay_faults,
     reconciler_faults,
+    reconciler_lists,
+    restore_faults,
+    operations_proved,
 )
 """Importing them fills the registry."""
 
@@ -81,8 +88,10 @@ def make_world(soak: str, folder: Path, seed: int) -> World:
         return UpgradeWorld(folder, seed=seed)
     if soak == "bus":
         return BusWorld(folder, seed=seed)
-    if soak == "reconciler":
+    if soak.startswith("reconciler"):
         return ReconcilerWorld(folder, seed=seed)
+    if soak in {"operations_proved", "operations_away"}:
+        return ProvedOperationsWorld(folder, seed=seed)
     if soak.startswith("operations"):
         return OperationsWorld(folder, seed=seed, shifted_clock=soak == "operations_clock")
     return World(folder, seed=seed, shifted_clock=soak == "clock", small_disk=soak == "disk")

@@ -81,8 +81,10 @@ class OperationsWorld(World):
     commands: Mapping[str, str] = {**COMMANDS, "operator": "operate"}
     handlers = "tests.load.counted_operations:handlers"
 
-    def __init__(self, folder: Path, *, seed: int, shifted_clock: bool = False) -> None:
-        settings = {
+    def __init__(
+        self, folder: Path, *, seed: int, shifted_clock: bool = False, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        own = {
             "operations.call_seconds_max": CALL_SECONDS_MAX,
             "operations.connect_seconds": CALL_SECONDS_MAX,
             "operations.lease_seconds": OPERATION_LEASE_SECONDS,
@@ -91,7 +93,7 @@ class OperationsWorld(World):
             "operations.burst": 200,
             "operations.poll_seconds": 0.5,
         }
-        super().__init__(folder, seed=seed, settings=settings, shifted_clock=shifted_clock)
+        super().__init__(folder, seed=seed, settings={**own, **(settings or {})}, shifted_clock=shifted_clock)
         self.simulator = Simulator(seed=seed)
         self.closed: dict[str, int] = {}
         self.asleep: set[str] = set()
@@ -104,7 +106,8 @@ class OperationsWorld(World):
 
     def start(self) -> None:
         """Start the simulator, then everything; returns when all are ready."""
-        self.simulator.__enter__()
+        if not self.simulator.pid:
+            self.simulator.__enter__()
         self._settings |= {"stripe.api_base": self.simulator.url, "stripe.api_key": API_KEY}
         self.script()
         super().start()
@@ -283,11 +286,9 @@ class OperationsWorld(World):
             " WHERE taken_at IS NULL"
         )
 
-    def verdict(self, limit_seconds: float = SETTLE_SECONDS) -> Verdict:
-        """Judge the whole road, and the operations against Stripe's ledger."""
-        settled = self.settle(limit_seconds)
-        verdict = super().verdict(limit_seconds)
-        found = read_operations(
+    def read_operations(self) -> Operations:
+        """Operations as both ledgers have them."""
+        return read_operations(
             self.database_url,
             self.simulator.url,
             settlement_table=SETTLEMENT_TABLE,
@@ -295,6 +296,12 @@ class OperationsWorld(World):
             asleep=frozenset(self.asleep),
             restored=frozenset(self.restored),
         )
+
+    def verdict(self, limit_seconds: float = SETTLE_SECONDS) -> Verdict:
+        """Judge the whole road, and the operations against Stripe's ledger."""
+        settled = self.settle(limit_seconds)
+        verdict = super().verdict(limit_seconds)
+        found = self.read_operations()
         violations = judge_operations(found)
         if settled is not None:
             violations.append(Violation("I8", settled))

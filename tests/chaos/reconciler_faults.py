@@ -20,6 +20,9 @@ from tests.checker.waiting import wait_for
 
 BROUGHT_SECONDS = 60.0
 AGE_SECONDS = 30
+LARGE_EVENTS = 50_000
+DROPPED_SHARE = 0.2
+LARGE_SECONDS = 900.0
 
 
 def _missed(count: int) -> list[dict[str, Any]]:
@@ -55,6 +58,46 @@ def never_sent(world: World, dice: Random) -> str:
     return f"{len(events)} events brought, done and healed"
 
 
+@fault("R1/large", "of 50,000 webhooks 10,000 are dropped", soak="reconciler_large", quiet=True)
+def ten_thousand_dropped(world: World, dice: Random) -> str:
+    """Stripe drops a fifth of them on their way, while no reconciler runs; afterwards exactly these are found, brought and done."""
+    assert isinstance(world, ReconcilerWorld)
+    world.parts["reconciler"].stop()
+    endpoint = world.simulator.add_webhook(
+        world.webhook_url, secrets=[world.secret], drop=DROPPED_SHARE, retry_scale=0.01
+    )
+    created = int(time.time()) - AGE_SECONDS
+    events = [{**event(), "created": created - number % 3_000} for number in range(LARGE_EVENTS)]
+    world.tell(events, surely=False, deliver=True)
+    world.simulator.wait_delivered(timeout_seconds=LARGE_SECONDS)
+    dropped = set(world.simulator.dropped(endpoint))
+    fired(len(dropped) > LARGE_EVENTS * DROPPED_SHARE * 0.95, f"{len(dropped)} webhooks dropped")
+    began = time.monotonic()
+    world.restart("reconciler")
+    query = "SELECT count(*) FROM onceflow.inbox WHERE state = 'processed'"
+    wait_for(
+        lambda: world.value(query) == LARGE_EVENTS,
+        limit_seconds=LARGE_SECONDS,
+        what="all events are done",
+        step_seconds=0.5,
+    )
+    seconds = time.monotonic() - began
+    wait_for(
+        lambda: set(world.findings().values()) == {"healed"},
+        limit_seconds=BROUGHT_SECONDS,
+        what="all findings are healed",
+    )
+    found = set(world.findings())
+    assert found == dropped, f"{len(found - dropped)} found that were not dropped, {len(dropped - found)} not found"
+    twice = world.value(
+        "SELECT count(*) FROM (SELECT event_id FROM shop.effect GROUP BY 1 HAVING count(*) > 1) AS doubled"
+    )
+    assert twice == 0
+    return (
+        f"{len(dropped)} of {LARGE_EVENTS} dropped, exactly these found, done within {seconds:.0f} s, 0 lost, 0 doubled"
+    )
+
+
 @fault("R3", "the reconciler and the webhook bring the same event", soak="reconciler")
 def both_bring_it(world: World, dice: Random) -> str:
     """The webhooks of listed events are sent while the reconciler looks."""
@@ -81,7 +124,7 @@ def limited(world: World, dice: Random) -> str:
     events = _missed(400)
     world.tell(events)
     _wait_done(world, events)
-    fired(world.simulator.reads("/v1/events", account="acct_embedded"), "the list was read")
+    fired(world.simulator.reads("/v1/events"), "the list was read")
     return f"{len(events)} events brought at two reads a second"
 
 

@@ -172,6 +172,7 @@ def _run_step(soak: Soak, step: Step, world: World) -> Done:
         ended = time.monotonic()
         if NEVER_QUIET not in fault.breaks and (why := world.settle()) is not None:
             result, evidence = "not settled", f"{evidence}; {why}"
+        evidence = "; ".join(filter(None, (world.proved(), evidence)))
     except Exception as error:  # noqa: BLE001 - told as a result
         result = "not fired" if isinstance(error, NotFired) else "broken"
         evidence = _told(error) + _ended(world)

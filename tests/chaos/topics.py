@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from confluent_kafka import TopicPartition
+from confluent_kafka import TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -37,6 +37,13 @@ def set_topic(world: World, topic: str, name: str, value: str) -> str:
 def has_topic(world: World, topic: str) -> bool:
     """Say whether the topic exists."""
     return topic in admin(world).list_topics(timeout=ANSWER_SECONDS).topics
+
+
+def topic_id(world: World, topic: str) -> str:
+    """Return the id that the broker has given to a topic, as it is written in tables."""
+    client = admin(world)
+    described = client.describe_topics(TopicCollection([topic]))[topic].result(ANSWER_SECONDS)
+    return str(described.topic_id)
 
 
 def add_partitions(world: World, topic: str, total: int) -> None:

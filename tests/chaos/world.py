@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from onceflow.settings_model import TopicSettings
 from onceflow.topics import apply_topics, plan_from_settings
 from tests.chaos.part import Part
 from tests.chaos.part_process import ROOT
+from tests.chaos.shifted_clock import CLOCK_SCRIPT, find_faketime
 from tests.chaos.small_disk import SmallDisk
 from tests.checker.judge import Verdict, judge, judge_pair
 from tests.checker.reading import System, take_snapshot, wait_until_quiet
@@ -46,17 +47,6 @@ ANSWER_DEADLINE_SECONDS = 3.0
 COMMANDS = {"bridge": "bridge", "processor": "process", "relay": "relay"}
 BROKER = {"group.consumer.session.timeout.ms": "3000", "group.consumer.max.session.timeout.ms": "60000"}
 POSTGRES = {"log_min_messages": "log"}
-
-
-CLOCK_SCRIPT = """#!/bin/sh
-export FAKETIME_TIMESTAMP_FILE='{clock}' FAKETIME_NO_CACHE=1 FAKETIME_DONT_FAKE_MONOTONIC=1
-LD_PRELOAD='{library}' exec '{server}' "$@"
-"""
-
-
-def find_faketime() -> Path | None:
-    """Return Debian's libfaketime, None where it is not installed."""
-    return next(iter(sorted(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))), None)
 
 
 class World:
@@ -365,7 +355,15 @@ class World:
         finally:
             self.load_now = None
             self.deliveries += load.deliveries()
+            self.note_bodies([one.request.body for one in load.sender.attempts if one.request.kind != "forged"])
         assert load.sender.given_up == [], "webhooks that were never answered with 200"
+
+    def note_bodies(self, bodies: Sequence[bytes]) -> None:
+        """Told of all that was signed and sent; a world with a Stripe of its own has it list these events."""
+
+    def proved(self) -> str:
+        """What a proof said of this world after it had settled, for the table; nothing where there is none."""
+        return ""
 
     def checker_system(self) -> System:
         """Where the checker reads."""

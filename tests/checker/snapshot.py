@@ -114,7 +114,10 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An outcome: a row of ``onceflow.outcome``, or a record of the outcome topic (then ``offset`` is set)."""
+    """An outcome: a row of ``onceflow.outcome``, or a record of the outcome topic (then ``offset`` is set).
+
+    ``refill``: the record says that it fills a hole, so it may stand behind later ones.
+    """
 
     lane: int
     seq: int
@@ -128,6 +131,7 @@ class Outcome:
     created_at: datetime | None
     numbers: tuple[tuple[str, int], ...] = ()
     offset: int | None = None
+    refill: bool = False
 
 
 @dataclass(frozen=True, slots=True)

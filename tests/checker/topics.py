@@ -229,6 +229,7 @@ def outcome_entry(message: Message) -> Outcome | Foreign:
             created_at=datetime.fromisoformat(texts["ce_time"]),
             numbers=numbers_of(value),
             offset=offset,
+            refill=texts.get("onceflow_refill") == "1",
         )
     except (KeyError, ValueError) as error:
         return Foreign(partition, offset, f"its headers cannot be read ({error})")

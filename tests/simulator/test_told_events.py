@@ -63,3 +63,11 @@ def test_what_no_event_can_be_is_refused_as_a_whole(simulator: Simulator, events
         simulator.tell_events(events)
     client = stripe.StripeClient(simulator.api_key, base_addresses={"api": simulator.url})
     assert client.v1.events.list({"limit": 10}).data == []
+
+
+def test_they_are_delivered_where_that_is_asked_for(simulator: Simulator) -> None:
+    endpoint = simulator.add_webhook("http://127.0.0.1:9/", secrets=["whsec_x"], drop=1.0)
+    simulator.tell_events([told(1)])
+    assert simulator.dropped(endpoint) == []
+    simulator.tell_events([told(2), told(3)], deliver=True)
+    assert simulator.dropped(endpoint) == ["evt_t2", "evt_t3"]

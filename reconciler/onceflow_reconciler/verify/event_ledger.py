@@ -173,3 +173,18 @@ class EventLedger:
                     copy.write_row(row)
                 if wanted is None:
                     self._tables.count(len(read))
+
+
+def note_ends(question: Question, tables: Tables, topics: Mapping[str, Mapping[str, Any]]) -> None:
+    """Note where the logs end now, after the markers were read.
+
+    Args:
+        question: what is asked.
+        tables: that are written to.
+        topics: what was noted of each topic, as in ``EventLedger.topics``.
+    """
+    for name in question.event_topics:
+        told = topics[name]
+        with opened(question.kafka, topic=name, group=question.group) as scan:
+            for number, one in scan.bounds(len(told["partitions"])).items():
+                tables.run("note_end", topic_id=told["id"], partition=number, high=one.high)

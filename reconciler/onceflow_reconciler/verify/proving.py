@@ -14,7 +14,7 @@ from typing import Any, Final
 from psycopg import Connection
 
 from onceflow_reconciler.stripe_lists import StripeLists
-from onceflow_reconciler.verify.event_ledger import EventLedger
+from onceflow_reconciler.verify.event_ledger import EventLedger, note_ends
 from onceflow_reconciler.verify.hours import PROOF_VERSION, HourSum, proof_faults
 from onceflow_reconciler.verify.object_ledger import ObjectLedger
 from onceflow_reconciler.verify.outcome_ledger import OutcomeLedger
@@ -28,7 +28,7 @@ LISTED_MAX: Final = 1_000
 NOTED_TRIES_MAX: Final = 20
 NOTED_SECONDS: Final = 0.25
 STEPS: Final = (
-    "analyze", "make_marker", "make_judged", "judge_records", "judge_markers", "judge_quarantine", "make_known",
+    "make_judged", "judge_records", "judge_markers", "judge_quarantine", "make_known",
     "judge_outcomes", "judge_lanes",
 )  # fmt: skip
 
@@ -67,6 +67,9 @@ class Proving:
         """
         self._tables.make()
         topics = self._read_topics()
+        for step in ("analyze", "make_marker"):
+            self._tables.run(step)
+        note_ends(self._question, self._tables, topics)
         for step in STEPS:
             self._tables.run(step)
         self._judge_lanes_behind()

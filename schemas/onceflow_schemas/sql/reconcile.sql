@@ -20,6 +20,48 @@ VALUES (%(account)s, %(mode)s, %(source)s, to_timestamp(%(done_until)s))
 ON CONFLICT (account, mode, source) DO UPDATE
 SET done_until = greatest(reconcile_cursor.done_until, excluded.done_until), moved_at = clock_timestamp();
 
+-- name: note_losses
+-- Positions that a person has set, and outcomes that came back from the topic, say that a ledger was put back or lost records.  What
+-- was lost was received after the last record of some partition, and Stripe tries to deliver an event for three days.  Decisions of
+-- the last seconds are left for the next look: one that is not committed yet may be older than one that is.
+WITH losses AS (
+    SELECT max(at) AS last, min(split_part(before ->> 'fingerprint', ' ', 2)::bigint) AS record_ms
+    FROM onceflow.audit
+    WHERE action IN ('progress_set', 'lane_import') AND at < clock_timestamp() - interval '5 seconds'
+      AND at > coalesce((SELECT done_until FROM onceflow.reconcile_cursor
+                         WHERE account = %(account)s AND mode = %(mode)s AND source = 'losses'), '-infinity')
+), noted AS (
+    INSERT INTO onceflow.reconcile_cursor (account, mode, source, done_until)
+    SELECT %(account)s, %(mode)s, 'losses', last FROM losses WHERE last IS NOT NULL
+    ON CONFLICT (account, mode, source) DO UPDATE SET done_until = excluded.done_until, moved_at = clock_timestamp()
+)
+INSERT INTO onceflow.reconcile_cursor (account, mode, source, done_until)
+SELECT %(account)s, %(mode)s, %(source)s,
+       least(clock_timestamp(), to_timestamp(record_ms / 1000.0),
+             (SELECT to_timestamp(min(split_part(fingerprint, ' ', 2)::bigint) / 1000.0) FROM onceflow.progress)) - interval '3 days'
+FROM losses WHERE last IS NOT NULL
+ON CONFLICT (account, mode, source) DO UPDATE
+SET done_until = least(reconcile_cursor.done_until, excluded.done_until), moved_at = clock_timestamp()
+RETURNING done_until;
+
+-- name: set_back_objects
+-- Every list but that of events and what belongs to it.
+UPDATE onceflow.reconcile_cursor SET done_until = to_timestamp(%(to)s), moved_at = clock_timestamp()
+WHERE account = %(account)s AND mode = %(mode)s AND source NOT IN ('events', 'events_again', 'losses') AND done_until > to_timestamp(%(to)s);
+
+-- name: out_of_reach_until
+-- Index: primary key of finding, by its kind.
+SELECT coalesce(extract(epoch FROM max((facts ->> 'until')::timestamptz)), 0)::bigint FROM onceflow.finding
+WHERE kind = 'events_out_of_reach' AND account = %(account)s AND mode = %(mode)s;
+
+-- name: former_topic
+-- Partitions whose position belongs to another topic of this name, and that nobody has begun in this one.
+SELECT former.partition, max(former.topic_id) FROM onceflow.progress AS former
+WHERE former.topic = %(topic)s AND former.topic_id <> %(topic_id)s AND former.next_offset > 0
+  AND NOT EXISTS (SELECT FROM onceflow.progress AS begun
+                  WHERE begun.topic = former.topic AND begun.topic_id = %(topic_id)s AND begun.partition = former.partition)
+GROUP BY former.partition ORDER BY former.partition;
+
 -- name: found
 -- Findings seen now, sorted by their key.  What was healed and comes again is recurring; what a person accepted stays so as
 -- long as its facts do.

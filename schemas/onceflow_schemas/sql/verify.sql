@@ -31,7 +31,7 @@ CREATE TEMPORARY TABLE listed_span (account text NOT NULL, since timestamptz NOT
 -- Where the topics begin and end, and how far the processor was before they were read.
 CREATE TEMPORARY TABLE passed (
     topic_id text NOT NULL, partition integer NOT NULL, low bigint NOT NULL, first bigint NOT NULL, high bigint NOT NULL,
-    next_offset bigint NOT NULL
+    next_offset bigint NOT NULL, end_after bigint
 ) ON COMMIT DROP;
 
 -- name: make_lane_before
@@ -75,6 +75,10 @@ INSERT INTO listed_span VALUES (%(account)s, to_timestamp(%(since)s), to_timesta
 
 -- name: add_passed
 INSERT INTO passed VALUES (%(topic_id)s, %(partition)s, %(low)s, %(first)s, %(high)s, %(next_offset)s);
+
+-- name: note_end
+-- Where the log ends after the markers were read: no marker that was read then can name a record behind it.
+UPDATE passed SET end_after = %(high)s WHERE topic_id = %(topic_id)s AND partition = %(partition)s;
 
 -- name: add_lane
 INSERT INTO lane_before VALUES (%(lane)s, %(head_seq)s, %(published_seq)s, %(low)s, %(first)s, %(first_seq)s, %(last_seq)s);
@@ -220,7 +224,7 @@ WHERE m."offset" >= p.low AND m."offset" < p.high
 UNION ALL
 SELECT 'topic_lost_records', format('%%s/%%s', m.account, m.event_id),
        format('the marker names partition %%s, offset %%s, behind the end of the log', m.partition, m."offset")
-FROM marker AS m JOIN passed AS p USING (topic_id, partition) WHERE m."offset" >= p.high AND m."offset" < p.next_offset
+FROM marker AS m JOIN passed AS p USING (topic_id, partition) WHERE m."offset" >= p.end_after
 UNION ALL
 SELECT 'parked_lacks', format('%%s/%%s', m.account, m.event_id), 'the marker says parked, the event does not wait'
 FROM onceflow.inbox AS m WHERE m.state = 'parked'
@@ -359,9 +363,14 @@ INSERT INTO unexplained
 SELECT 'lane_gap', format('%%s/%%s', lane, seq), format('lane %%s: sequence %%s follows %%s', lane, seq, before)
 FROM (SELECT lane, seq, lag(seq) OVER (PARTITION BY lane ORDER BY "offset") AS before
       FROM seen_outcome WHERE why IS NULL AND NOT refill) AS steps
--- Between two that were copied there may be whole blocks, of this many sequences each, that were proved.
-WHERE seq - before - 1 <> %(places)s * (SELECT count(*) FROM proved_outcome AS p
+-- Between two that were copied there may be whole blocks, of this many sequences each, that were proved.  A hole that was refilled is
+-- none: the records that fill it stand behind, and say so.
+WHERE seq <= before
+   OR seq - before - 1 <> %(places)s * (SELECT count(*) FROM proved_outcome AS p
                                         WHERE p.lane = steps.lane AND p.block * %(places)s > before AND p.block * %(places)s < seq)
+                          + (SELECT count(DISTINCT filled.seq) FROM seen_outcome AS filled
+                             WHERE filled.lane = steps.lane AND filled.why IS NULL AND filled.refill
+                               AND filled.seq > steps.before AND filled.seq < steps.seq)
 UNION ALL
 SELECT 'lane_rows_missing', lane::text,
        format('lane %%s: %%s rows between sequence %%s and its head %%s', lane, rows, first_seq, head_seq)

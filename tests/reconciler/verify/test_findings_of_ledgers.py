@@ -20,7 +20,7 @@ INSERT_OPERATION = (
     "INSERT INTO onceflow.operation (id, account, mode, effect, subject, occurrence, kind, args, args_sha256, cause, steps,"
     " api_version, window_from, requested_at, state, external_id, next_attempt_at, settled_at)"
     " SELECT '{id}', account, 'test', 'charge', 'order_1', 1, 'stripe', '{{\"amount\": 700}}', sha256('x'), 'test',"
-    ' \'[{{"request": {{"path": "/v1/payment_intents"}}}}]\', \'x\', t, t, \'succeeded\', \'{intent}\', \'infinity\', t'
+    " '[{{\"request\": {{\"path\": \"/v1/payment_intents\"}}}}]', 'x', t, t, 'succeeded', '{intent}', 'infinity', t"
     " FROM (SELECT account, clock_timestamp() - interval '1 hour' AS t FROM onceflow.inbox LIMIT 1) AS one"
 )
 
@@ -144,6 +144,8 @@ def test_objects_and_operations_are_compared_one_by_one(proving: ProvingRoad) ->
         proving.change(INSERT_OPERATION.format(id=OPERATION, intent=made.id))
     # Of another operation Stripe shows nothing.
     proving.change(
-        INSERT_OPERATION.format(id="6f1c7f0e-4c5a-5f6e-8a53-0d6c2f3b9a12", intent="pi_nobody").replace("order_1", "order_2")
+        INSERT_OPERATION.format(id="6f1c7f0e-4c5a-5f6e-8a53-0d6c2f3b9a12", intent="pi_nobody").replace(
+            "order_1", "order_2"
+        )
     )
     assert proving.kinds() == ["object_not_listed"]

@@ -1,0 +1,116 @@
+"""Operations beside a reconciler: what somebody else does at Stripe under our names, and what happened while nobody could look.
+
+Rule: what a script has done is told by the fault, and is no effect of ours: the verdict leaves it out, and the fault asks that it is found.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from tests.chaos.fault import fault, fired
+from tests.chaos.operations_world import PRICE, OperationsWorld
+from tests.chaos.reconciler_lists import wait_finding
+from tests.chaos.reconciler_world import ReconcilerWorld
+from tests.chaos.world import World
+from tests.checker.operation_snapshot import Operations
+
+METADATA_KEY = "onceflow_operation"
+DAY = 86_400
+
+
+class ProvedOperationsWorld(ReconcilerWorld, OperationsWorld):
+    """Both worlds in one: workers of operations, a reconciler, and one Stripe that delivers and lists."""
+
+    commands: Mapping[str, str] = {**OperationsWorld.commands, **ReconcilerWorld.commands}
+
+    def __init__(self, folder: Any, *, seed: int) -> None:
+        super().__init__(folder, seed=seed)
+        self.scripted: set[str] = set()
+        """Ids of intents, charges and refunds that a script has made."""
+
+    def heal(self) -> None:
+        """Bring everything back; the simulator does nothing wrong any more."""
+        self.simulator.set(account_per_second=None, endpoint_per_second=None)
+        OperationsWorld.heal(self)
+
+    def read_operations(self) -> Operations:
+        """What a script did is no movement of ours."""
+        found = super().read_operations()
+        return replace(found, movements=tuple(one for one in found.movements if one.object not in self.scripted))
+
+    def script_charges(self, operation: str) -> str:
+        """A forgotten script takes money under the metadata of an operation; the id of its intent."""
+        paid: Any = {"amount": PRICE, "currency": "usd", "confirm": True, "payment_method": "pm_card_visa"}
+        paid["metadata"] = {METADATA_KEY: operation}
+        intent = self.client().v1.payment_intents.create(paid)
+        self.scripted |= {str(intent.id), str(intent.latest_charge)}
+        return str(intent.id)
+
+
+@fault(
+    "X15/script",
+    "a forgotten script charges under the metadata of our operations",
+    soak="operations_proved",
+    quiet=True,
+)
+def forgotten_script(world: World, dice: Random) -> str:
+    """A second charge under an operation that has succeeded, and one under an id that nobody asked for: found, told with the money, not doubled by us."""
+    assert isinstance(world, ProvedOperationsWorld)
+    with world.asking() as asking:
+        asking.charge()
+        asking.charge()
+    world.wait_states(asking.ids, "succeeded")
+    doubled = world.script_charges(asking.ids[0])
+    stranger = world.script_charges(str(uuid.UUID(int=dice.getrandbits(128), version=4)))
+    about_doubled = wait_finding(world, "operation_doubled", "open")
+    about_stranger = wait_finding(world, "object_without_operation", "open")
+    assert [doubled in text for text in about_doubled] == [True], about_doubled
+    assert [stranger in text for text in about_stranger] == [True], about_stranger
+    rows = world.rows(
+        "SELECT kind, amount, currency FROM onceflow.finding WHERE kind IN ('operation_doubled', 'object_without_operation') ORDER BY 1"
+    )
+    assert [(amount, currency) for _, amount, currency in rows] == [(PRICE, "usd")] * 2, rows
+    ledger = world.simulator.ledger()
+    ours = [
+        one
+        for one in ledger.entries
+        if one["kind"] == "charge" and one["operation"] in asking.ids and one["object"] not in world.scripted
+    ]
+    fired(len(world.scripted) == 4, "the script has charged")
+    assert len(ours) == 2, ours
+    return f"found: {sorted(kind for kind, *_ in rows)}, {PRICE} usd at stake each; our own charges: {len(ours)} of 2"
+
+
+@fault(
+    "R4/refund",
+    "a refund fails while nobody can list its event any more",
+    soak="operations_away",
+    last=True,
+    quiet=True,
+)
+def refund_failed_out_of_reach(world: World, dice: Random) -> str:
+    """35 days later the event is out of reach: the objects are compared again, and a person is asked with what they show."""
+    assert isinstance(world, ProvedOperationsWorld)
+    with world.asking() as asking:
+        asking.refund()
+    [refund] = asking.ids
+    world.wait_states([refund], "succeeded")
+    assert world.settle() is None, world.proved()
+    object_id = str(world.value("SELECT external_id FROM onceflow.operation WHERE id = %s", uuid.UUID(refund)))
+    for name in ("bridge", "processor", "operator", "reconciler"):
+        world.parts[name].stop()
+    world.let_pass(2 * DAY)
+    world.simulator.act("refund_fails", object_id)
+    world.let_pass(33 * DAY)
+    for name in ("bridge", "processor", "operator", "reconciler"):
+        world.restart(name)
+    wait_finding(world, "events_out_of_reach", "open")
+    wait_finding(world, "operation_disagrees", "open")
+    [facts] = [row[0] for row in world.rows("SELECT facts FROM onceflow.finding WHERE kind = 'operation_disagrees'")]
+    assert facts["object_id"] == object_id
+    assert facts["derived"] is True, facts
+    return f"operation_disagrees, derived from the object: {facts['why']}"
