@@ -24,7 +24,7 @@ from onceflow_reconciler.list_page import Listed
 from onceflow_reconciler.republish import Republisher
 from onceflow_reconciler.slices import REACH_MARGIN_SECONDS, REACH_SECONDS, Slice, SliceRules, again, ahead
 from onceflow_reconciler.stripe_lists import EVENTS, NotBelieved, NotReadable, StripeLists, TooManyPages
-from onceflow_reconciler.verify.hours import HOUR_SECONDS, HourSum, due_hour, hour_sum
+from onceflow_reconciler.verify.hours import HOUR_SECONDS, LATE_SECONDS, HourSum, due_hour, hour_sum
 from onceflow_schemas.sql import queries
 from onceflow_schemas.times import format_time
 
@@ -113,7 +113,7 @@ class EventCycle:
                 found = self._hand_over(account, part, told)
             except TooManyPages:
                 if part in hours:
-                    self._keep_hour(account, part, None, waiting=0)
+                    self._keep_hour(account, part, None, waiting=0, now=now)
                 halves = part.halves()
                 if halves is None:
                     raise
@@ -122,7 +122,7 @@ class EventCycle:
             except BacklogTooLong:
                 return "backlog"
             if part in hours:
-                self._keep_hour(account, part, found, waiting=told.unknown - unknown_before)
+                self._keep_hour(account, part, found, waiting=told.unknown - unknown_before, now=now)
             self._move_cursor(account, part.until)
         if self._republisher is not None:
             if once_more:
@@ -197,13 +197,20 @@ class EventCycle:
         asked = {**given, "reach": now - REACH_SECONDS + REACH_MARGIN_SECONDS, "wait_seconds": AGAIN_SECONDS}
         rows = self._connection.execute(_SQL["unsettled_hour"], asked).fetchall()
         unsettled = tuple(Slice(since, since + HOUR_SECONDS) for (since,) in rows)
-        return unsettled if hour is None else (hour, *unsettled)
+        if hour is not None:
+            return (hour, *unsettled)
+        # Once more when nothing becomes visible any more, which is what a proof goes by; one in a look, beside no other.
+        late = {**asked, "late": now - HOUR_SECONDS - LATE_SECONDS, "late_seconds": HOUR_SECONDS + LATE_SECONDS}
+        rows = self._connection.execute(_SQL["hour_read_early"], late).fetchall()
+        early = tuple(Slice(since, since + HOUR_SECONDS) for (since,) in rows)
+        return (*(one for one in early if one not in unsettled), *unsettled)
 
-    def _keep_hour(self, account: str, hour: Slice, found: HourSum | None, *, waiting: int) -> None:
+    def _keep_hour(self, account: str, hour: Slice, found: HourSum | None, *, waiting: int, now: int) -> None:
         """Keep what Stripe listed in an hour, and how much of it no table knew; None says that it is more than is read in one go."""
         self._check()
         listed, id_hash = (None, 0) if found is None else found
         given = {"account": account, "mode": self._mode, "hour": hour.since, "listed": listed, "id_hash": id_hash}
+        given["listed_at"] = now
         self._connection.execute(_SQL["keep_hour"], {**given, "waiting": waiting})
 
     def _bring(self, account: str, missed: list[Listed], told: Told) -> Iterator[None]:

@@ -66,6 +66,11 @@ class NotReadable(Exception):
     def __str__(self) -> str:
         return f"{self.account}: {self.detail}"
 
+    @property
+    def is_refused(self) -> bool:
+        """Whether Stripe has answered, and shows us nothing: a later try would not help."""
+        return self.status in (_KEY_REFUSED, _FORBIDDEN, _MISSING)
+
 
 def not_readable(error: NotReadable) -> Unavailable:
     """Return the failure of a proof for which Stripe cannot be read."""

@@ -6,13 +6,16 @@ Rule: an hour that was read completely, and that holds what the ledger holds, is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from onceflow_reconciler.slices import REACH_MARGIN_SECONDS, REACH_SECONDS, Slice
 
 HOUR_SECONDS: Final = 3600
+LATE_SECONDS: Final = 24 * 3600
+"""So long after its end some events of an hour may still become visible in Stripe's list: only what was read later proves it."""
 SPAN_EVENTS_MAX: Final = 20_000
 """Neighbouring hours are listed together while the ledger has no more events in them than this, which bounds a list's pages."""
 PROOF_VERSION: Final = 1
@@ -28,6 +31,13 @@ class HourSum(NamedTuple):
     def plus(self, other: HourSum) -> HourSum:
         """Return the sum of two distinct sets of events."""
         return HourSum(self.events + other.events, self.id_hash ^ other.id_hash)
+
+    def minus(self, part: HourSum) -> HourSum:
+        """Return the sum without a part of it."""
+        return HourSum(self.events - part.events, self.id_hash ^ part.id_hash)
+
+
+NOTHING: Final = HourSum(0, 0)
 
 
 def hour_sum(event_ids: Iterable[str]) -> HourSum:
@@ -61,47 +71,133 @@ def whole_hour(part: Slice) -> bool:
     return part.since % HOUR_SECONDS == 0 and part.until - part.since == HOUR_SECONDS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownHours:
+    """What is known of an account's hours, each by its beginning in unix seconds.
+
+    Attributes:
+        ours: what the ledgers have.
+        kept_out: how much of that only waits for a person: it had no effect, and may be nothing that Stripe ever wrote.
+        read: what Stripe listed when nothing became visible late any more.
+        former: what an earlier proof has held against Stripe's list.
+        first: hours before it are none of ours, or their markers may be deleted; None before there is anything.
+        told: stretches that findings name already.
+    """
+
+    ours: Mapping[int, HourSum]
+    kept_out: Mapping[int, HourSum] = field(default_factory=dict)
+    read: Mapping[int, HourSum] = field(default_factory=dict)
+    former: Mapping[int, HourSum] = field(default_factory=dict)
+    first: int | None = None
+    told: Sequence[Slice] = ()
+
+    def mine(self, hour: int) -> HourSum:
+        """Return what the ledgers have of an hour."""
+        return self.ours.get(hour, NOTHING)
+
+    def is_proved(self, hour: int) -> bool:
+        """Tell whether the ledgers have of an hour what Stripe listed."""
+        listed = {known[hour] for known in (self.read, self.former) if hour in known}
+        return bool(listed & {self.mine(hour), self.mine(hour).minus(self.kept_out.get(hour, NOTHING))})
+
+    def is_told(self, part: Slice) -> bool:
+        """Tell whether a finding names a part of a stretch."""
+        return any(one.since < part.until and part.since < one.until for one in self.told)
+
+
 @dataclass(frozen=True, slots=True)
 class ToList:
-    """What must be listed at Stripe; ``unreachable`` says that the window begins before what Stripe lists."""
+    """What must be listed at Stripe, and what is to be said of what Stripe does not list any more.
+
+    Attributes:
+        spans: to be listed, oldest first.
+        proved: hours that were read before, and hold what the ledgers hold.
+        differing: hours that Stripe does not list any more, and that held something else.
+        unproved: stretches that Stripe does not list any more, and whose list nobody kept.
+    """
 
     spans: tuple[Slice, ...]
-    unreachable: bool
+    proved: frozenset[int]
+    differing: tuple[int, ...]
+    unproved: tuple[Slice, ...]
 
 
-def to_list(
-    window: Slice, *, now: int, read: Mapping[int, HourSum], ours: Mapping[int, HourSum], first_hour: int | None
-) -> ToList:
+def to_list(window: Slice, *, now: int, hours: KnownHours) -> ToList:
     """Return the stretches that are not proved by what was read before, oldest first.
 
     Args:
         window: of the question, in unix seconds.
         now: by Stripe's clock.
-        read: what Stripe listed, by hour.
-        ours: what the ledger has, by hour.
-        first_hour: of the ledger; None when it is empty.
+        hours: what is known of the account's.
     """
     reach = now - REACH_SECONDS + REACH_MARGIN_SECONDS
-    since, until = max(window.since, reach), min(window.until, now + 1)
+    begins = reach if hours.first is None else min(reach, hours.first)
+    since, until = max(window.since, begins), min(window.until, now + 1)
     spans: list[Slice] = []
+    proved: set[int] = set()
+    differing: list[int] = []
+    unproved: list[Slice] = []
     expected = 0
     while since < until:
         hour = since - since % HOUR_SECONDS
-        end = min(hour + HOUR_SECONDS, until)
-        part = Slice(since, end)
-        proved = whole_hour(part) and hour in read and read[hour] == ours.get(hour, HourSum(0, 0))
-        if not proved:
+        part = Slice(since, min(hour + HOUR_SECONDS, until))
+        since = part.until
+        if whole_hour(part) and hours.is_proved(hour):
+            proved.add(hour)
+        elif part.until > reach:
+            part = Slice(max(part.since, reach), part.until)
+            events = hours.mine(hour).events
             last = spans[-1] if spans else None
-            events = ours.get(hour, HourSum(0, 0)).events
-            if last is not None and last.until == since and expected + events <= SPAN_EVENTS_MAX:
-                spans[-1] = Slice(last.since, end)
+            if last is not None and last.until == part.since and expected + events <= SPAN_EVENTS_MAX:
+                spans[-1] = Slice(last.since, part.until)
                 expected += events
             else:
                 spans.append(part)
                 expected = events
-        since = end
-    oldest = window.since if first_hour is None else max(window.since, first_hour)
-    return ToList(tuple(spans), unreachable=oldest < reach)
+        elif whole_hour(part) and hour in hours.read:
+            differing.append(hour)
+        elif not hours.is_told(part):
+            if unproved and unproved[-1].until == part.since:
+                unproved[-1] = Slice(unproved[-1].since, part.until)
+            else:
+                unproved.append(part)
+    return ToList(tuple(spans), frozenset(proved), tuple(differing), tuple(unproved))
+
+
+def listed_before(former: Mapping[str, Any] | None, account: str) -> dict[int, HourSum]:
+    """Return the hours of an account that an earlier proof has held against Stripe's list."""
+    hours = {} if former is None else former["hours"].get(account, {})
+    return {
+        int(hour): HourSum(one["events"], one["id_hash"])
+        for hour, one in hours.items()
+        if one["settled"] and one.get("listed", False)
+    }
+
+
+def proof_hours(
+    hours: Mapping[str, Mapping[int, HourSum]], proved: Mapping[str, AbstractSet[int]], *, settled: int
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return what a proof says of hours.
+
+    Args:
+        hours: what the ledgers have, by account and hour.
+        proved: hours that were held against Stripe's list, by account; one without events is one of them too.
+        settled: nothing more is expected of hours that ended before.
+    """
+    return {
+        account: {
+            str(hour): {
+                "events": one.events,
+                "id_hash": one.id_hash,
+                "settled": hour + HOUR_SECONDS <= settled,
+                "listed": hour in proved.get(account, ()),
+            }
+            for hour, one in sorted(
+                {**dict.fromkeys(proved.get(account, ()), NOTHING), **hours.get(account, {})}.items()
+            )
+        }
+        for account in sorted({*hours, *proved})
+    }
 
 
 def proof_faults(
@@ -140,9 +236,10 @@ def proof_faults(
 
 
 def _hour_faults(subject: str, said: Mapping[str, Any], found: Mapping[str, Any] | None) -> list[tuple[str, str, str]]:
-    if found is not None and (found["events"], found["id_hash"]) == (said["events"], said["id_hash"]):
+    now = NOTHING if found is None else HourSum(found["events"], found["id_hash"])
+    if now == HourSum(said["events"], said["id_hash"]):
         return []
-    count = 0 if found is None else found["events"]
+    count = now.events
     detail = f"the hour held {said['events']} events when it was proved, and holds {count} now"
     return [("proof_differs", subject, detail)]
 
@@ -152,8 +249,18 @@ def extended(former: Mapping[str, Any] | None, made: Mapping[str, Any]) -> dict[
     if former is None:
         return dict(made)
     accounts = sorted({*former["hours"], *made["hours"]})
-    hours = {account: {**former["hours"].get(account, {}), **made["hours"].get(account, {})} for account in accounts}
+    hours = {account: _merged(former["hours"].get(account, {}), made["hours"].get(account, {})) for account in accounts}
     return {**made, "hours": hours, "extends": former["made_at"]}
+
+
+def _merged(former: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge hours: what was held against Stripe's list once, and is the same now, stays so."""
+    hours = {**former, **made}
+    for hour, said in former.items():
+        one = hours[hour]
+        if said["settled"] and said.get("listed", False) and not _hour_faults("", said, one):
+            hours[hour] = {**one, "listed": True}
+    return hours
 
 
 def is_proof(read: object) -> bool:

@@ -5,7 +5,7 @@ Rule: what an operation that is still open does not know yet is no difference: i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -51,22 +51,23 @@ class ObjectLedger:
         self._tables = tables
         self._lists = lists
 
-    def read(self, hours: Mapping[str, Mapping[int, HourSum]]) -> dict[str, dict[str, int]]:
+    def read(self, hours: Mapping[str, Mapping[int, HourSum]], *, accounts: Sequence[str]) -> dict[str, dict[str, int]]:
         """List the objects of the window, at most those of 30 days; return what was seen of each account.
 
+        Args:
+            hours: what the ledgers have, by account and hour.
+            accounts: that can be read.
+
         Raises:
-            Unavailable: ``stripe_not_readable``.
+            Unavailable: ``stripe_not_readable``: Stripe does not answer, or refuses us the objects of the only account.
         """
         told: dict[str, dict[str, int]] = {}
-        for account in self._lists.accounts:
-            if self._question.account in (None, account):
-                try:
-                    told[account] = self._look(account, first_hour=min(hours.get(account, {}), default=None))
-                except NotReadable as error:
-                    raise not_readable(error) from error
+        for account in accounts:
+            first_hour = min(hours.get(account, {}), default=None)
+            told[account] = self._look(account, first_hour=first_hour, is_alone=len(accounts) == 1)
         return told
 
-    def _look(self, account: str, *, first_hour: int | None) -> dict[str, int]:
+    def _look(self, account: str, *, first_hour: int | None, is_alone: bool) -> dict[str, int]:
         question, now = self._question, self._lists.now(account)
         [(first_operation,)] = self._tables.rows("first_operation", listed_account=account)
         begins = [one for one in (first_hour, first_operation) if one is not None]
@@ -78,7 +79,12 @@ class ObjectLedger:
         seen = _Seen()
         if window.since < window.until:
             for of in LISTS:
-                self._list(account, of, window, seen)
+                try:
+                    self._list(account, of, window, seen)
+                except NotReadable as error:
+                    if is_alone or not error.is_refused:
+                        raise not_readable(error) from error
+                    self._tables.unexplained("account_not_readable", f"{of.path} of {account}", error.detail)
         for subject, (kind, why) in seen.drifts.items():
             self._tables.unexplained(kind, subject, why)
         return {"objects": seen.objects, "of_operations": seen.ours, "objects_on_the_way": seen.on_the_way}

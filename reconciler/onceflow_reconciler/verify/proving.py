@@ -15,11 +15,11 @@ from psycopg import Connection
 
 from onceflow_reconciler.stripe_lists import StripeLists
 from onceflow_reconciler.verify.event_ledger import EventLedger, note_ends
-from onceflow_reconciler.verify.hours import PROOF_VERSION, HourSum, proof_faults
+from onceflow_reconciler.verify.hours import LATE_SECONDS, PROOF_VERSION, HourSum, proof_faults, proof_hours
 from onceflow_reconciler.verify.object_ledger import ObjectLedger
 from onceflow_reconciler.verify.outcome_ledger import OutcomeLedger
 from onceflow_reconciler.verify.question import Answer, Question
-from onceflow_reconciler.verify.stripe_ledger import StripeLedger
+from onceflow_reconciler.verify.stripe_ledger import HourSums, StripeLedger, Told
 from onceflow_reconciler.verify.tables import RowBlocks, Tables
 from onceflow_schemas.times import format_time
 
@@ -65,6 +65,7 @@ class Proving:
         Raises:
             Failure, psycopg.Error: a ledger cannot be read; nothing is proved.
         """
+        begun = time.monotonic()
         self._tables.make()
         topics = self._read_topics()
         for step in ("analyze", "make_marker"):
@@ -74,12 +75,13 @@ class Proving:
             self._tables.run(step)
         self._judge_lanes_behind()
         hours = self._hours()
-        stripe: dict[str, Any] = {}
+        stripe: dict[str, Told] = {}
         if self._lists is not None:
-            stripe = StripeLedger(self._question, self._tables, self._lists).read(hours)
-            objects = ObjectLedger(self._connection, self._question, tables=self._tables, lists=self._lists).read(hours)
-            stripe = {account: {**told, **objects[account]} for account, told in stripe.items()}
-        return self._sum_up(hours, stripe, topics)
+            stripe = StripeLedger(self._question, self._tables, self._lists, begun=begun).read(hours)
+            objects = ObjectLedger(self._connection, self._question, tables=self._tables, lists=self._lists)
+            for account, counts in objects.read(hours, accounts=tuple(stripe)).items():
+                stripe[account].counts |= counts
+        return self._sum_up(hours, stripe, topics, begun=begun)
 
     def _read_topics(self) -> dict[str, Any]:
         rows = RowBlocks(self._beside)
@@ -115,17 +117,18 @@ class Proving:
         return hours
 
     def _sum_up(
-        self, hours: Mapping[str, Mapping[int, HourSum]], stripe: Mapping[str, Any], topics: Mapping[str, Any]
+        self, hours: HourSums, stripe: Mapping[str, Told], topics: Mapping[str, Any], *, begun: float
     ) -> Answer:
         question, now = self._question, datetime.now(UTC)
         [(written, published)] = self._tables.rows("count_outcomes")
         counts = {
-            "stripe": stripe,
+            "stripe": {account: told.counts for account, told in stripe.items()},
             "records": dict(sorted(self._tables.rows("count_states"))),
             "outcomes": {"written": written, "published": published},
             "operations": dict(sorted(self._tables.rows("count_operations"))),
         }
-        settled = int(now.timestamp()) - question.grace_seconds
+        settled = int(now.timestamp() - (time.monotonic() - begun)) - LATE_SECONDS
+        proved = {account: told.proved for account, told in stripe.items()}
         proof: dict[str, Any] = {
             "version": PROOF_VERSION,
             "made_at": format_time(now),
@@ -136,13 +139,7 @@ class Proving:
             "until": None if question.until is None else format_time(question.until),
             "stripe_asked": self._lists is not None,
             "counts": counts,
-            "hours": {
-                account: {
-                    str(hour): {"events": one.events, "id_hash": one.id_hash, "settled": hour + 3600 <= settled}
-                    for hour, one in sums.items()
-                }
-                for account, sums in hours.items()
-            },
+            "hours": proof_hours(hours, proved, settled=settled),
             "topics": topics,
             "lanes": {str(lane): published_seq for lane, _, published_seq, _ in self._tables.rows("lanes")},
         }

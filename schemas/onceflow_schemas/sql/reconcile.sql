@@ -200,7 +200,15 @@ WHERE account = %(account)s AND mode = %(mode)s AND waiting > 0 AND hour >= to_t
 ORDER BY read_at LIMIT 1;
 
 -- name: keep_hour
-INSERT INTO onceflow.reconcile_hour (account, mode, hour, listed, id_hash, waiting)
-VALUES (%(account)s, %(mode)s, to_timestamp(%(hour)s), %(listed)s, %(id_hash)s, %(waiting)s)
+INSERT INTO onceflow.reconcile_hour (account, mode, hour, listed, id_hash, waiting, listed_at)
+VALUES (%(account)s, %(mode)s, to_timestamp(%(hour)s), %(listed)s, %(id_hash)s, %(waiting)s, to_timestamp(%(listed_at)s))
 ON CONFLICT (account, mode, hour) DO UPDATE
-SET listed = excluded.listed, id_hash = excluded.id_hash, waiting = excluded.waiting, read_at = clock_timestamp();
+SET listed = excluded.listed, id_hash = excluded.id_hash, waiting = excluded.waiting, listed_at = excluded.listed_at,
+    read_at = clock_timestamp();
+
+-- name: hour_read_early
+-- The oldest hour that was read soon after its end only, and is old enough now.  Index: primary key.
+SELECT extract(epoch FROM hour)::bigint FROM onceflow.reconcile_hour
+WHERE account = %(account)s AND mode = %(mode)s AND hour >= to_timestamp(%(reach)s) AND hour <= to_timestamp(%(late)s)
+  AND listed_at < hour + %(late_seconds)s * interval '1 second'
+ORDER BY hour LIMIT 1;

@@ -196,9 +196,6 @@ SELECT account, extract(epoch FROM date_trunc('hour', created, 'UTC'))::bigint A
        bit_xor(('x' || left(encode(sha256(convert_to(event_id, 'UTF8')), 'hex'), 16))::bit(64)::bigint) AS id_hash
 FROM known WHERE created IS NOT NULL GROUP BY 1, 2 ORDER BY 1, 2;
 
--- name: read_hours
-SELECT account, extract(epoch FROM hour)::bigint AS hour, listed, id_hash FROM onceflow.reconcile_hour
-WHERE mode = %(mode)s AND listed IS NOT NULL AND hour >= %(since)s AND hour < %(until)s;
 
 -- name: judge_listed
 -- An event that Stripe lists is known now, or is so young that it may be on its way.
@@ -217,6 +214,7 @@ UNION ALL
 SELECT 'event_not_listed', format('%%s/%%s', k.account, k.event_id), 'the ledger has it, Stripe does not list it'
 FROM known AS k JOIN listed_span AS span ON span.account = k.account AND k.created >= span.since AND k.created < span.until
 WHERE k.account = %(listed_account)s
+  AND k.created < to_timestamp(%(settled)s)
   AND NOT EXISTS (SELECT FROM listed_event AS l WHERE (l.account, l.event_id) = (k.account, k.event_id))
   -- What is kept for a person had no effect, and may be nothing that Stripe ever wrote.
   AND NOT EXISTS (SELECT FROM onceflow.quarantine AS q WHERE (q.account, q.mode, q.event_id) = (k.account, %(mode)s, k.event_id));

@@ -8,13 +8,18 @@ import pytest
 
 from onceflow_reconciler.slices import Slice
 from onceflow_reconciler.verify.hours import (
+    NOTHING,
     SPAN_EVENTS_MAX,
     HourSum,
+    KnownHours,
+    ToList,
     due_hour,
     extended,
     hour_sum,
     is_proof,
+    listed_before,
     proof_faults,
+    proof_hours,
     to_list,
     whole_hour,
 )
@@ -29,7 +34,7 @@ SHA_OF_EVT_1 = "7d4e5a76eae6d8c1"
 def spans(
     read: dict[int, HourSum], ours: dict[int, HourSum], *, since: int = START, until: int = NOW
 ) -> list[tuple[int, int]]:
-    plan = to_list(Slice(since, until), now=NOW, read=read, ours=ours, first_hour=min(ours, default=None))
+    plan = to_list(Slice(since, until), now=NOW, hours=KnownHours(ours=ours, read=read))
     return [(span.since, span.until) for span in plan.spans]
 
 
@@ -81,12 +86,51 @@ def test_hours_with_many_events_are_listed_by_themselves() -> None:
     assert found == [(START, START + HOUR), (START + HOUR, START + 3 * HOUR)]
 
 
-def test_what_stripe_does_not_list_any_more_is_said() -> None:
-    old = NOW - 40 * 24 * HOUR
-    plan = to_list(Slice(0, NOW), now=NOW, read={}, ours={old: ONE}, first_hour=old)
-    assert plan.unreachable
-    assert plan.spans[0].since == NOW - 30 * 24 * HOUR + HOUR
-    assert not to_list(Slice(0, NOW), now=NOW, read={}, ours={START: ONE}, first_hour=START).unreachable
+DAY = 24 * HOUR
+REACH = NOW - 30 * DAY + HOUR
+OLD = NOW - NOW % HOUR - 40 * DAY
+BEFORE = range(OLD, REACH, HOUR)
+"""Whole hours that Stripe does not list any more, and the one of which it lists the end."""
+
+
+def beyond(**given: Any) -> ToList:
+    hours: dict[str, Any] = {"ours": {OLD: ONE}, "first": OLD, **given}
+    return to_list(Slice(0, NOW), now=NOW, hours=KnownHours(**hours))
+
+
+def test_hours_that_stripe_does_not_list_any_more_are_held_against_what_it_listed() -> None:
+    read = {**dict.fromkeys(BEFORE, NOTHING), OLD: ONE}
+    plan = beyond(read=read)
+    assert (plan.spans[0].since, plan.differing, plan.unproved) == (BEFORE[-1] + HOUR, (), ())
+    assert plan.proved == set(BEFORE)
+    # A marker is gone, one is another, one is too many.
+    for lost in ({}, {OLD: HourSum(3, 98)}, {OLD: ONE, OLD + HOUR: HourSum(1, 5)}):
+        assert len(beyond(read=read, ours=lost).differing) == 1
+    # Before the first hour of ours, or of those whose markers are all there, nothing is asked for.
+    assert beyond(read=read, ours={}, first=OLD + HOUR).differing == ()
+    assert beyond(read=read, ours={}, first=None).spans[0].since == REACH
+
+
+def test_hours_that_nobody_kept_are_unproved_when_stripe_does_not_list_them_any_more() -> None:
+    read = {**dict.fromkeys(BEFORE, NOTHING), OLD: ONE}
+    gap = {hour: one for hour, one in read.items() if hour not in (OLD, OLD + HOUR, OLD + 5 * HOUR)}
+    plan = beyond(read=gap)
+    assert plan.unproved == (Slice(OLD, OLD + 2 * HOUR), Slice(OLD + 5 * HOUR, OLD + 6 * HOUR))
+    # An earlier proof knows some of them, and a finding names others.
+    assert beyond(read=gap, former={OLD: ONE}).unproved == (Slice(OLD + HOUR, OLD + 2 * HOUR), plan.unproved[1])
+    assert beyond(read=gap, former={OLD: HourSum(3, 98)}).unproved == plan.unproved
+    assert beyond(read=gap, told=[Slice(OLD + HOUR + 5, OLD + 6 * HOUR)]).unproved == (Slice(OLD, OLD + HOUR),)
+    # Only a part of an hour is asked for: it can be held against nothing.
+    asked = to_list(Slice(OLD + 60, NOW), now=NOW, hours=KnownHours(ours={OLD: ONE}, read=read, first=OLD))
+    assert asked.unproved == (Slice(OLD + 60, OLD + HOUR),)
+
+
+def test_what_is_kept_for_a_person_need_not_be_listed() -> None:
+    forged = HourSum(1, 7)
+    known = KnownHours(ours={START: ONE.plus(forged)}, kept_out={START: forged}, read={START: ONE})
+    assert known.is_proved(START)
+    assert not KnownHours(ours={START: ONE.plus(forged)}, read={START: ONE}).is_proved(START)
+    assert not KnownHours(ours={START: ONE}, kept_out={START: forged}, read={START: HourSum(2, 1)}).is_proved(START)
 
 
 def proof(**changes: Any) -> dict[str, Any]:
@@ -131,6 +175,26 @@ def test_a_proof_is_extended_by_what_a_later_one_covers() -> None:
     assert sorted(whole["hours"]["acct_1"]) == [str(START), str(START + HOUR)]
     assert (whole["made_at"], whole["extends"]) == (later["made_at"], proof()["made_at"])
     assert extended(None, later) == later
+    # What was held against Stripe's list once stays so, as long as it is the same.
+    listed = {"events": 3, "id_hash": 99, "settled": True, "listed": True}
+    for now, kept in (({**listed, "listed": False}, True), ({**listed, "id_hash": 98, "listed": False}, False)):
+        made = extended(proof(hours={"acct_1": {"0": listed}}), proof(hours={"acct_1": {"0": now}}))
+        assert made["hours"]["acct_1"]["0"]["listed"] is kept
+        assert listed_before(made, "acct_1") == ({0: ONE} if kept else {})
+    assert listed_before(None, "acct_1") == {}
+
+
+def test_a_proof_names_hours_that_were_empty_at_stripe_too() -> None:
+    made = proof_hours({"acct_1": {0: ONE}}, {"acct_1": {0, HOUR}, "acct_2": {0}}, settled=HOUR)
+    assert made["acct_1"]["0"] == {"events": 3, "id_hash": 99, "settled": True, "listed": True}
+    assert made["acct_1"][str(HOUR)] == {"events": 0, "id_hash": 0, "settled": False, "listed": True}
+    assert list(made["acct_2"]) == ["0"]
+    empty = {"acct_1": {str(START): {"events": 0, "id_hash": 0, "settled": True}}}
+    assert proof_faults(proof(hours=empty), proof(hours={}), since=0, until=NOW, retired_until=0) == []
+
+
+def test_what_is_no_proof_is_told() -> None:
+    whole = proof()
     assert is_proof(whole)
     assert not is_proof({"version": 1})
     assert not is_proof([])
