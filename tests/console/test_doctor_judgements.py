@@ -98,9 +98,10 @@ def granted_in_file(role: str) -> set[Right]:
     return found
 
 
-@pytest.mark.parametrize("part", ["process", "operate", "relay"])
+@pytest.mark.parametrize("part", ["process", "operate", "relay", "reconcile"])
 def test_the_rights_are_those_that_are_shipped(part: Any) -> None:
-    role = {"process": "onceflow_processor", "operate": "onceflow_worker", "relay": "onceflow_relay"}[part]
+    roles = {"process": "processor", "operate": "worker", "relay": "relay", "reconcile": "reconciler"}
+    role = f"onceflow_{roles[part]}"
     assert set(rights_of([part])) == granted_in_file(role)
 
 
