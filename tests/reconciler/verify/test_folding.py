@@ -45,7 +45,9 @@ class Outcome(NamedTuple):
 
 
 EVENTS = st.builds(Event, WORDS, st.sampled_from(["test", "live"]), WORDS, st.sampled_from([b"{}", b"[]"]))
-OUTCOMES = st.builds(Outcome, st.integers(1, 5), st.integers(0, 1), WORDS, WORDS, WORDS, st.sampled_from([b"{}", b"[]"]))
+OUTCOMES = st.builds(
+    Outcome, st.integers(1, 5), st.integers(0, 1), WORDS, WORDS, WORDS, st.sampled_from([b"{}", b"[]"])
+)
 PLAIN = frozenset("a1")
 
 
@@ -124,13 +126,21 @@ def test_one_marker_with_the_words_of_two_is_not_two(connection: psycopg.Connect
     rows = marker_blocks(connection, 2)
     assert blocks.compare(rows).proved == frozenset()
     assert {one.digest for one in rows.values()} == {
-        hashlib.sha256(b"".join(b"a\ntest\n%d\n%d\n%b\n" % (n + 1, n, digest.hexdigest().encode()) for n in range(2))).digest()
+        hashlib.sha256(
+            b"".join(b"a\ntest\n%d\n%d\n%b\n" % (n + 1, n, digest.hexdigest().encode()) for n in range(2))
+        ).digest()
     }, "without the count they would be the same"
 
 
 @pytest.mark.parametrize(
     ("state", "kept", "is_proved"),
-    [("processed", False, True), ("ignored", False, True), ("parked", False, True), ("quarantined", False, False), ("parked", True, False)],
+    [
+        ("processed", False, True),
+        ("ignored", False, True),
+        ("parked", False, True),
+        ("quarantined", False, False),
+        ("parked", True, False),
+    ],
 )
 def test_what_is_kept_for_a_person_is_looked_at(
     connection: psycopg.Connection[Any], state: str, *, kept: bool, is_proved: bool

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from onceflow_reconciler.verify import event_ledger, folding, outcome_ledger, proving, tables
+from onceflow_reconciler.verify import event_ledger, folding, outcome_fold, outcome_ledger, proving, tables
+from onceflow_reconciler.verify.outcome_fold import FoldBeside
 from onceflow_simulator import Simulator
 from tests.processor.conftest import make_road as make_road  # noqa: PLC0414 - a fixture of this folder too
 from tests.processor.processor_process import MakeRoad
@@ -142,21 +144,49 @@ def test_a_database_that_was_tampered_with_is_convicted(kept: ProvingRoad) -> No
     assert kept.kinds() == []
 
 
-def test_what_is_quarantined_while_a_block_is_proved_is_no_difference(kept: ProvingRoad, monkeypatch: pytest.MonkeyPatch) -> None:
-    note_ends = proving.note_ends
-
+def test_what_is_quarantined_while_a_block_is_proved_is_no_difference(
+    kept: ProvingRoad, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def quarantined_meanwhile(*given: Any) -> None:
         kept.change(
             'INSERT INTO onceflow.quarantine (topic_id, topic, partition, "offset", code, detail, headers, value)'
             " SELECT topic_id, 'x', partition, \"offset\", 'x', 'x', '[]', '{}' FROM onceflow.inbox WHERE state = 'processed' LIMIT 1"
         )
-        note_ends(*given)
+        event_ledger.note_ends(*given)
 
     monkeypatch.setattr(proving, "note_ends", quarantined_meanwhile)
     with kept.altered():
         assert kept.answer(with_stripe=False).unexplained == ()
         monkeypatch.undo()
         assert "quarantine_differs" in kept.kinds(with_stripe=False), "it was written"
+
+
+def test_outcomes_that_another_process_has_folded_are_the_same(
+    kept: ProvingRoad, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The other process knows nothing of smaller blocks.
+    for module in (folding, tables, event_ledger, outcome_ledger):
+        monkeypatch.setattr(module, "BLOCK_PLACES", 1_000)
+    monkeypatch.setattr(outcome_ledger, "BESIDE_RECORDS_MIN", 0)
+    answers: list[Any] = []
+    blocks = FoldBeside.blocks
+
+    def noted(beside: FoldBeside) -> Any:
+        answers.append((beside, blocks(beside)))
+        return answers[-1][1]
+
+    monkeypatch.setattr(FoldBeside, "blocks", noted)
+    assert kept.answer(with_stripe=False).unexplained == ()
+    [(beside, found)] = answers
+    assert beside._process.returncode is not None, "it has ended"
+    assert sum(len(one._blocks) for one in found.values()) > 0
+    # One that dies, and one that is not there: this process does it.
+    for command in ((sys.executable, "-c", "pass"), ("/nowhere",)):
+        monkeypatch.setattr(outcome_fold, "_COMMAND", command)
+        assert kept.answer(with_stripe=False).unexplained == ()
+    assert [found for _, found in answers[1:]] == [None]
+    with kept.altered(DATABASE["outcome_altered"][0]):
+        assert kept.kinds(with_stripe=False) == ["outcome_differs"]
 
 
 def test_lists_of_stripe_and_topics_that_were_tampered_with_are_convicted(
@@ -178,9 +208,9 @@ def test_lists_of_stripe_and_topics_that_were_tampered_with_are_convicted(
     assert (answer.unexplained, answer.counts["records"]["not_yet_due"]) == ((), 1)
     # Somebody appends: one record twice, and one that nobody vouches for.
     proving.append(road.events, record)
-    assert proving.kinds() == ["record_doubled"]
+    assert proving.kinds(with_stripe=False) == ["record_doubled"]
     proving.append(road.events, record, value=b"{}")
-    assert proving.kinds() == ["foreign_record", "record_doubled"]
+    assert proving.kinds(with_stripe=False) == ["foreign_record", "record_doubled"]
     # Stripe has forgotten all: what the ledger has is listed by nobody.
     proving.simulator.reset()
     assert "event_not_listed" in proving.kinds()
@@ -191,7 +221,6 @@ def test_lists_of_stripe_and_topics_that_were_tampered_with_are_convicted(
     }
     changed = proving.answer(with_stripe=False, former={**former, "hours": hours})
     assert "proof_differs" in {kind for kind, _, _ in changed.unexplained}
-
 
     # Somebody appends to the outcomes: one twice, one that says nothing, and one of a sequence that nobody gave.
     outcome, before = proving.first_record(road.outcomes), set(proving.kinds(with_stripe=False))
