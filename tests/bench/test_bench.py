@@ -148,7 +148,9 @@ def test_percentiles_are_values_that_were_seen() -> None:
 
 
 def test_words_of_the_command_line() -> None:
-    options = read_options(["ONLY=bridge,relay_vs_polling", "ROUNDS=5", "EVENTS=7", "--quick", "--output", "there.json"])
+    options = read_options(
+        ["ONLY=bridge,relay_vs_polling", "ROUNDS=5", "EVENTS=7", "--quick", "--output", "there.json"]
+    )
     assert options.only == ("bridge", "relay_vs_polling")
     assert (options.sizes.rounds, options.sizes.verify_events) == (5, 7)
     assert options.output == Path("there.json")
