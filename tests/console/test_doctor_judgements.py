@@ -98,9 +98,17 @@ def granted_in_file(role: str) -> set[Right]:
     return found
 
 
-@pytest.mark.parametrize("part", ["process", "operate", "relay"])
+ROLES = {
+    "process": "onceflow_processor",
+    "operate": "onceflow_worker",
+    "relay": "onceflow_relay",
+    "reconcile": "onceflow_reconciler",
+}
+
+
+@pytest.mark.parametrize("part", ROLES)
 def test_the_rights_are_those_that_are_shipped(part: Any) -> None:
-    role = {"process": "onceflow_processor", "operate": "onceflow_worker", "relay": "onceflow_relay"}[part]
+    role = ROLES[part]
     assert set(rights_of([part])) == granted_in_file(role)
 
 

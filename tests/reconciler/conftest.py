@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,11 @@ import pytest
 import stripe
 from confluent_kafka import Producer
 
+from onceflow.commands.reconcile import status_of, told_of
+from onceflow.service_options import reconciler_options
+from onceflow.settings import SettingSources, load_settings
+from onceflow.verifying import question_of
+from onceflow_reconciler.service import look_once
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.event_record import build_event
 from onceflow_simulator import Simulator
@@ -43,7 +48,17 @@ class ReconcilerRoad(Road):
             "ONCEFLOW_RECONCILER_LEASE_SECONDS": "5",
         }
 
-    def once(self, *arguments: str, status: int = 0, accounts: str = "") -> dict[str, Any]:
+    def once(self, *, status: int = 0, accounts: str = "", dry_run: bool = False) -> dict[str, Any]:
+        """``onceflow reconcile --once`` in this process, which is quicker; what it says of each account."""
+        environment = {**self._environment, "ONCEFLOW_STRIPE_ACCOUNTS": accounts}
+        settings = load_settings(SettingSources(), environment=environment).settings
+        options = replace(reconciler_options(settings, announce=None), ledgers=question_of(settings))
+        found, ledgers = look_once(options, dry_run=dry_run)
+        told = {account: told_of(looked) for account, looked in found.items()}
+        assert status_of(found, ledgers) == status, (told, ledgers, self.findings())
+        return told
+
+    def once_by_command(self, *arguments: str, status: int = 0, accounts: str = "") -> dict[str, Any]:
         """``onceflow reconcile --once``; what it said of each account."""
         done = subprocess.run(
             [sys.executable, "-m", "onceflow", "reconcile", "--once", "--json", *arguments],
@@ -54,10 +69,7 @@ class ReconcilerRoad(Road):
             check=False,
         )
         assert done.returncode == status, done.stdout + done.stderr[-3000:]
-        if not done.stdout:
-            return {}
-        told: dict[str, Any] = json.loads(done.stdout)
-        found: dict[str, Any] = told.get("accounts", told)
+        found: dict[str, Any] = json.loads(done.stdout)["accounts"]
         return found
 
     def refusal(self) -> str:

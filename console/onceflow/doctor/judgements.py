@@ -54,6 +54,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "outcome": ("SELECT", "INSERT"),
         "fact": ("SELECT", "INSERT"),
         "fact_claim": ("SELECT", "INSERT"),
+        "outcome_contradiction": ("SELECT", "INSERT"),
         "booked": ("SELECT", "INSERT", "UPDATE"),
         "booking": ("SELECT", "INSERT", "UPDATE"),
         "quarantine": ("SELECT", "INSERT", _QUARANTINED),
@@ -92,6 +93,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "outcome": ("SELECT", "INSERT"),
         "fact": ("SELECT", "INSERT"),
         "fact_claim": ("SELECT", "INSERT"),
+        "outcome_contradiction": ("SELECT", "INSERT"),
         "booked": ("SELECT", "INSERT", "UPDATE"),
         "booking": ("SELECT", "INSERT", "UPDATE"),
         "lane": ("SELECT", "UPDATE(head_seq, state, detail)"),
@@ -125,10 +127,13 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "lane": _READ,
         "outcome": _READ,
         "outcome_contradiction": _READ,
+        "retention": _READ,
+        "audit": _READ,
         "lease": ("SELECT", "INSERT", "UPDATE"),
         "finding": ("SELECT", "INSERT", "UPDATE"),
         "remedy": ("SELECT", "INSERT"),
         "reconcile_cursor": ("SELECT", "INSERT", "UPDATE"),
+        "reconcile_hour": ("SELECT", "INSERT", "UPDATE"),
         "operation_hint": ("INSERT",),
     },
     "operator": {
@@ -153,7 +158,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "review": ("SELECT", _DECIDED),
         "account_budget": ("SELECT", "UPDATE(blocked_until)"),
         "finding": ("SELECT", "UPDATE(state, decided_at, decided_by, reason)"),
-        "remedy": _READ,
+        "remedy": ("SELECT", "INSERT"),
     },
 }
 """What each part does in the database; ``deploy/grants.sql`` grants it, and a test holds the two together."""
