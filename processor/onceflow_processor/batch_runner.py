@@ -50,6 +50,7 @@ REHEARSED_EVENTS_MAX = 20
 """So many events behind one that waits are rehearsed at once."""
 
 RERUN_WAIT_SECONDS_MAX = 0.5
+OUTCOME_INDEX = "outcome_outcome_id_revision_key"
 CANCEL_SECONDS_MAX = 2.0
 _RERUN_WAIT_SECONDS = 0.01
 
@@ -160,8 +161,10 @@ class BatchRunner:
                 at = part.index(cut.item)
                 return [part[:at], part[at:]]
             except (psycopg.Error, NotCommitted, ConnectionLost) as error:
-                rest = self._after_error(error, part, attempt, end)
-                if rest is not None:
+                if reruns < RERUNS_MAX and _repeats_outcome(error):
+                    # An import put it into its lane while the statement waited for that lane: the next try knows it.
+                    self._roll_back()
+                elif (rest := self._after_error(error, part, attempt, end)) is not None:
                     return rest
                 self._pause_before_rerun(reruns)
             else:
@@ -354,6 +357,13 @@ def _note_done(part: Sequence[Item], positions: Mapping[Partition, Position], co
         held = positions[partition]
         end.positions[partition] = Position(held.topic_id, held.epoch, item.record.offset + 1, fingerprint_of(item))
     end.counts.append(counts)
+
+
+def _repeats_outcome(error: Exception) -> bool:
+    """Tell whether an outcome stands already: by the name of our own index, which no statement of a handler can mean."""
+    return isinstance(error, psycopg.errors.UniqueViolation) and (
+        (error.diag.schema_name, error.diag.constraint_name) == ("onceflow", OUTCOME_INDEX)
+    )
 
 
 def _wait_reason(fault: Fault) -> str:

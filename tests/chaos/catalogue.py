@@ -88,9 +88,12 @@ def make_world(soak: str, folder: Path, seed: int) -> World:
         return UpgradeWorld(folder, seed=seed)
     if soak == "bus":
         return BusWorld(folder, seed=seed)
+    if soak == "reconciler_healthy":
+        # Webhooks that are seconds late are no loss, as with the grace that is set by default.
+        return ReconcilerWorld(folder, seed=seed, settings={"reconciler.grace_seconds": 30})
     if soak.startswith("reconciler"):
         return ReconcilerWorld(folder, seed=seed)
-    if soak in {"operations_proved", "operations_away"}:
+    if soak in {"operations_proved", "operations_away", "operations_restored"}:
         return ProvedOperationsWorld(folder, seed=seed)
     if soak.startswith("operations"):
         return OperationsWorld(folder, seed=seed, shifted_clock=soak == "operations_clock")

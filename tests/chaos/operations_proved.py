@@ -6,7 +6,8 @@ Rule: what a script has done is told by the fault, and is no effect of ours: the
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -15,6 +16,7 @@ from tests.chaos.fault import fault, fired
 from tests.chaos.operations_world import PRICE, OperationsWorld
 from tests.chaos.reconciler_lists import wait_finding
 from tests.chaos.reconciler_world import ReconcilerWorld
+from tests.chaos.snapshots import copy_postgres, put_postgres_back
 from tests.chaos.world import World
 from tests.checker.operation_snapshot import Operations
 
@@ -41,6 +43,10 @@ class ProvedOperationsWorld(ReconcilerWorld, OperationsWorld):
         """What a script did is no movement of ours."""
         found = super().read_operations()
         return replace(found, movements=tuple(one for one in found.movements if one.object not in self.scripted))
+
+    def objects_of(self, operations: Collection[str]) -> set[str]:
+        """Ids of all that Stripe's ledger has under operations."""
+        return {str(one["object"]) for one in self.simulator.ledger().entries if one["operation"] in operations}
 
     def script_charges(self, operation: str) -> str:
         """A forgotten script takes money under the metadata of an operation; the id of its intent."""
@@ -83,6 +89,43 @@ def forgotten_script(world: World, dice: Random) -> str:
     fired(len(world.scripted) == 4, "the script has charged")
     assert len(ours) == 2, ours
     return f"found: {sorted(kind for kind, *_ in rows)}, {PRICE} usd at stake each; our own charges: {len(ours)} of 2"
+
+
+@fault(
+    "D6/operations",
+    "PostgreSQL is put back behind operations that were done",
+    soak="operations_restored",
+    last=True,
+    quiet=True,
+)
+def operations_put_back(world: World, dice: Random) -> str:
+    """One that waits again is sent under its key; of one that nobody knows any more a person is told; none is charged twice."""
+    assert isinstance(world, ProvedOperationsWorld)
+    world.parts["operator"].stop()
+    with world.asking() as before:
+        before.charge()
+        before.charge()
+    copy = copy_postgres(world)
+    world.heal()
+    world.wait_states(before.ids, "succeeded")
+    with world.asking() as after:
+        after.charge()
+    world.wait_states(after.ids, "succeeded")
+    assert world.settle() is None, world.proved()
+    for name in ("bridge", "processor", "relay", "operator", "reconciler"):
+        world.parts[name].stop()
+    put_postgres_back(world, copy)
+    fired(
+        world.states([*before.ids, *after.ids]) == dict.fromkeys(before.ids, "requested"),
+        "the rows know less than Stripe",
+    )
+    world.heal()
+    world.wait_states(before.ids, "succeeded")
+    [stranger] = wait_finding(world, "object_without_operation", "open")
+    charges = Counter(one["operation"] for one in world.simulator.ledger().entries if one["kind"] == "charge")
+    assert charges == dict.fromkeys([*before.ids, *after.ids], 1), charges
+    world.scripted |= world.objects_of(after.ids)
+    return f"2 waiting again and succeeded under their keys, 1 told to a person ({stranger}); {charges.total()} charges of 3"
 
 
 @fault(

@@ -43,6 +43,7 @@ POINTS: dict[str, tuple[str, ...]] = {
     "decisions": ("before_commit", "between_pages"),
     "dead_letters": ("before_mark",),
     "reader": ("before_lease_commit", "before_request", "after_answer", "before_commit"),
+    "reconciler": ("before_publish", "after_publish"),
     "retention": ("before_slice", "after_slice"),
     "migrate": ("before_record",),
     "topics": ("before_lanes",),

@@ -13,6 +13,7 @@ from typing import Any
 
 from tests.chaos.fault import Fault, add, fault, fired
 from tests.chaos.part import Part
+from tests.chaos.reconciler_lists import make_customers
 from tests.chaos.reconciler_world import ReconcilerWorld
 from tests.chaos.sending import body_of, event, post
 from tests.chaos.world import World
@@ -21,6 +22,10 @@ from tests.checker.waiting import wait_for
 BROUGHT_SECONDS = 60.0
 AGE_SECONDS = 30
 LARGE_EVENTS = 50_000
+LARGE_EVERY = 4
+"""They take minutes each: one run of four has them."""
+PORTION_EVENTS = 5_000
+LATE_SECONDS = 6.0
 DROPPED_SHARE = 0.2
 LARGE_SECONDS = 900.0
 
@@ -58,7 +63,7 @@ def never_sent(world: World, dice: Random) -> str:
     return f"{len(events)} events brought, done and healed"
 
 
-@fault("R1/large", "of 50,000 webhooks 10,000 are dropped", soak="reconciler_large", quiet=True)
+@fault("R1/large", "of 50,000 webhooks 10,000 are dropped", soak="reconciler_large", quiet=True, every=LARGE_EVERY)
 def ten_thousand_dropped(world: World, dice: Random) -> str:
     """Stripe drops a fifth of them on their way, while no reconciler runs; afterwards exactly these are found, brought and done."""
     assert isinstance(world, ReconcilerWorld)
@@ -96,6 +101,45 @@ def ten_thousand_dropped(world: World, dice: Random) -> str:
     return (
         f"{len(dropped)} of {LARGE_EVENTS} dropped, exactly these found, done within {seconds:.0f} s, 0 lost, 0 doubled"
     )
+
+
+@fault(
+    "R2/healthy",
+    "50,000 events come late, twice and in any order, and nothing is wrong",
+    soak="reconciler_healthy",
+    quiet=True,
+    every=LARGE_EVERY,
+)
+def nothing_is_wrong(world: World, dice: Random) -> str:
+    """Webhooks late, swapped and doubled, a list that lags: within the grace that is no finding of any kind."""
+    assert isinstance(world, ReconcilerWorld)
+    endpoint = world.simulator.add_webhook(
+        world.webhook_url,
+        secrets=[world.secret],
+        reorder=0.4,
+        reorder_seconds=LATE_SECONDS,
+        duplicate=0.05,
+        retry_scale=0.01,
+    )
+    world.simulator.set(event_lag_seconds=LATE_SECONDS, event_lag_share=0.5)
+    for _ in range(LARGE_EVENTS // PORTION_EVENTS):
+        made = [event() for _ in range(PORTION_EVENTS)]
+        world.tell(made, surely=False, deliver=True)
+        make_customers(world, 20)
+        world.simulator.wait_delivered(timeout_seconds=LARGE_SECONDS)
+    attempts = len(world.simulator.deliveries())
+    last = int(time.time())
+    read = (
+        "SELECT coalesce(max(extract(epoch FROM done_until)), 0) FROM onceflow.reconcile_cursor WHERE source = 'events'"
+    )
+    wait_for(lambda: world.value(read) > last, limit_seconds=LARGE_SECONDS, what="the list is read to its end")
+    found = world.rows("SELECT kind, subject, state FROM onceflow.finding")
+    assert found == [], found[:5]
+    assert world.simulator.dropped(endpoint) == []
+    done = world.value("SELECT count(*) FROM onceflow.inbox")
+    assert done == len(list(world.listed())) >= LARGE_EVENTS
+    fired(attempts > LARGE_EVENTS * 1.02, f"{attempts} webhooks of {done} events")
+    return f"{attempts} webhooks of {done} events, 0 findings"
 
 
 @fault("R3", "the reconciler and the webhook bring the same event", soak="reconciler")

@@ -10,7 +10,7 @@ from tests.chaos.catalogue import all_faults
 from tests.chaos.points import AT_START, names
 
 ROOT = Path(__file__).resolve().parents[2]
-PRODUCT = ("schemas", "producer", "processor", "console")
+PRODUCT = ("schemas", "producer", "processor", "reconciler", "console")
 HIT = re.compile(r"\bhit\(\"([a-z_.]+)\"\)")
 
 

@@ -246,7 +246,7 @@ def test_an_operator_needs_the_rights_for_decisions_and_no_secret_of_stripe(doct
         doctor.environment["DATABASE_URL"] = make_conninfo(doctor.url, user=role, password="CANARY")
         found = doctor.crosses("--part", "operator", status=1)
         assert set(found) == {"database rights"}
-        for right in ("INSERT on onceflow.audit", "UPDATE (detail) on onceflow.lane"):
+        for right in ("INSERT on onceflow.audit", "UPDATE (reason) on onceflow.finding"):
             assert right in found["database rights"]
         doctor.sql(f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA onceflow TO {role}")
         code, lines = doctor.examine("--part", "operator")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
 
 from onceflow_processor.event import Event
 from onceflow_processor.handlers import Handlers
 from onceflow_processor.records import Record
 from onceflow_processor.tx import Tx
 from tests.processor.conftest import Bench, event_body, record
+from tests.processor.processor_process import wait_until
 
 MakeBench = Callable[[Handlers], Bench]
 
@@ -94,3 +98,35 @@ def test_where_a_handler_decides_otherwise_the_topics_outcome_stands_and_the_dif
     assert [bytes(row["value"]) for row in kept] == [b'{"word":"partly"}'] * 2, "a withheld one contradicts nothing"
     assert kept[0]["cause"] == "event:acct_test/test/evt_0"
     assert set(second.states().values()) == {"processed"}
+
+
+def test_an_outcome_that_is_imported_while_a_batch_waits_for_its_lane_is_known_too(bench: MakeBench) -> None:
+    """The batch's statement began before the import committed, and gets the lane when it is open again: a single event, so that nothing is halved."""
+    first = bench(told(["paid"]))
+    first.run(paid(range(1)))
+    before = rows(first), heads(first)
+    put_back(first)
+    [row] = first.rows("SELECT * FROM onceflow.outcome")
+    first.change("DELETE FROM onceflow.outcome")
+    first.change("UPDATE onceflow.lane SET head_seq = 0")
+    second = again(first, ["paid"])
+    with psycopg.connect(first.url) as importing, ThreadPoolExecutor(1) as pool:
+        importing.execute("SELECT FROM onceflow.lane FOR NO KEY UPDATE")
+        batch = pool.submit(second.run, paid(range(1)))
+        _wait_for_a_lock(first.url)
+        columns = [name for name in row if name != "headers"]
+        importing.execute(
+            f"INSERT INTO onceflow.outcome ({', '.join(columns)}) VALUES ({', '.join(['%s'] * len(columns))})",
+            [row[name] for name in columns],
+        )
+        importing.execute("UPDATE onceflow.lane SET head_seq = 1 WHERE lane = %s", [row["lane"]])
+        importing.commit()
+        batch.result(30)
+    assert (rows(second), heads(second)) == before
+    assert second.states() == {"evt_0": "processed"}
+
+
+def _wait_for_a_lock(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as looking:
+        waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        wait_until(lambda: looking.execute(waiting).fetchone() != (0,), "the batch waits for the lane")

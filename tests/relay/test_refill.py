@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
@@ -16,6 +22,7 @@ from onceflow_schemas.failure import Refused
 from tests.relay.lanes import DEPLOYMENT, Lanes, header, run_dry, sequence, term
 
 ID = uuid.UUID(int=1)
+SCRIPT = Path(__file__).with_name("refill_process.py")
 
 
 def stream(*seqs: int) -> list[TailRecord]:
@@ -104,3 +111,62 @@ def test_what_the_database_has_no_more_is_not_refilled(lanes: Lanes) -> None:
         refilled(lanes)
     assert len(lanes.records()[0]) == 18
     assert lanes.sql("SELECT FROM onceflow.audit") == []
+
+
+def command(
+    lanes: Lanes, *arguments: str, dies_at: str = "nowhere", passes: int = 0
+) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "DATABASE_URL": lanes.database_url,
+        "ONCEFLOW_DEPLOYMENT_ID": DEPLOYMENT,
+        "ONCEFLOW_KAFKA_BOOTSTRAP_SERVERS": lanes.bootstrap,
+        "ONCEFLOW_TOPICS_OUTCOMES": lanes.topic,
+    }
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), dies_at, str(passes), "lanes", "refill", *arguments],
+        cwd=lanes.folder, env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def told(done: subprocess.CompletedProcess[str]) -> tuple[int, int, bool]:
+    """Its status, how many it found missing, and whether it published them."""
+    found = json.loads(done.stdout)
+    return done.returncode, found["missing"], found["executed"]
+
+
+def test_the_command_looks_refills_and_finds_nothing_more(lanes: Lanes) -> None:
+    lose(lanes, {5, 11})
+    assert told(command(lanes, "0", "--reason", "lost", "--json")) == (1, 2, False)
+    assert len(lanes.records()[0]) == 18
+    assert told(command(lanes, "0", "--reason", "lost", "--execute", "--json")) == (0, 2, True)
+    table = command(lanes, "0", "--reason", "lost")
+    assert (table.returncode, "first_missing" in table.stdout) == (0, True), table
+    assert sorted(sequence(one) for one in lanes.records()[0]) == list(range(1, 21))
+    lanes.sql("UPDATE onceflow.lane SET state = 'stopped:tail_lost' WHERE lane = 0")
+    stopped = command(lanes, "0", "--reason", "lost", "--execute")
+    assert (stopped.returncode, "stopped:tail_lost" in stopped.stderr) == (1, True), stopped
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        "after_begin",
+        pytest.param("after_produce", marks=pytest.mark.long),
+        pytest.param("before_offsets", marks=pytest.mark.long),
+        "before_commit",
+    ],
+)
+def test_a_refill_that_is_killed_is_finished_by_the_next(lanes: Lanes, point: str) -> None:
+    """The second of three batches dies: what was committed is not sent again, what was not is."""
+    lose(lanes, {5, 11, 12})
+    died = command(lanes, "0", "--reason", "lost", "--execute", dies_at=f"relay.{point}", passes=2)
+    assert died.returncode == -signal.SIGKILL, died
+    assert len(lanes.records()[0]) == 18, "17 and the first batch"
+    # The dead one held the lease: its time is over.
+    lanes.sql("UPDATE onceflow.lease SET lease_until = clock_timestamp()")
+    assert told(command(lanes, "0", "--reason", "lost", "--execute", "--json")) == (0, 2, True)
+    assert sorted(sequence(one) for one in lanes.records()[0]) == list(range(1, 21))
+    refills = [sequence(one) for one in lanes.records()[0] if header(one, "onceflow_refill")]
+    assert refills == [5, 11, 12]
+    assert lanes.sql("SELECT count(*) FROM onceflow.audit") == [(2,)]

@@ -16,7 +16,7 @@ from onceflow_reconciler.verify.folding import BLOCK_PLACES
 from onceflow_reconciler.verify.question import Question
 from onceflow_schemas.sql import queries
 
-_SQL = {**queries("verify"), **queries("verify_explained")}
+_SQL = {**queries("verify_tables"), **queries("verify"), **queries("verify_explained")}
 _MADE: Final = (
     "seen_event", "seen_outcome", "listed_event", "listed_span", "passed", "lane_before", "proved_event", "proved_outcome",
     "unexplained", "listed_object",
@@ -24,7 +24,7 @@ _MADE: Final = (
 
 
 class Tables:
-    """Runs the queries of ``verify.sql`` and ``verify_explained.sql`` for one question.
+    """Runs the queries of ``verify_tables.sql``, ``verify.sql`` and ``verify_explained.sql`` for one question.
 
     Args:
         connection: in a transaction that the caller ends.

@@ -15,7 +15,7 @@ from onceflow_reconciler.verify.seen_rows import event_row, outcome_row
 from onceflow_schemas.sql import queries
 from tests.processor.conftest import RULES, event_body, record
 
-_SQL = queries("verify")
+_SQL = queries("verify_tables")
 SOURCE = "urn:onceflow:test-deployment"
 OUTCOME: list[tuple[str, bytes | None]] = [
     ("ce_specversion", b"1.0"),
