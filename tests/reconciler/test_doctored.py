@@ -1,0 +1,214 @@
+"""Ledgers that were doctored, one row or record at a time: dropped, doubled or altered in each of the four, and convicted every time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import Message, Producer
+
+from onceflow_reconciler.stripe_lists import StripeLists
+from onceflow_reconciler.verify.topic_scan import TopicScan
+from tests.reconciler.conftest import ReconcilerRoad
+from tests.relay.lanes import read_all
+
+EVENTS = 5
+Change = Callable[[Any], list[Any]]
+"""What is shown instead of a record or an entry."""
+
+
+class Altered:
+    """A message that says something else."""
+
+    def __init__(self, message: Message, **said: Any) -> None:
+        self._message = message
+        self._said = said
+
+    def __getattr__(self, name: str) -> Any:
+        return (lambda: self._said[name]) if name in self._said else getattr(self._message, name)
+
+
+def other_header(message: Message, name: str) -> list[Any]:
+    headers: Any = message.headers()
+    assert name in dict(headers), name
+    return [Altered(message, headers=[(one, b"7" if one == name else text) for one, text in headers])]
+
+
+def drop(_: Any) -> list[Any]:
+    return []
+
+
+OF_BOTH: dict[str, Change] = {
+    "dropped": drop,
+    "another value": lambda one: [Altered(one, value=b'{"id": "evt_x"}')],
+    "no value": lambda one: [Altered(one, value=None)],
+    "another id": lambda one: other_header(one, "ce_id"),
+    "another source": lambda one: other_header(one, "ce_source"),
+}
+OF_OUTCOMES: dict[str, Change] = {
+    **OF_BOTH,
+    "another key": lambda one: [Altered(one, key=b"cus_x")],
+    **{
+        f"another {name}": lambda one, name=name: other_header(one, name)  # type: ignore[misc]
+        for name in (
+            "ce_type", "ce_time", "onceflow_lane", "onceflow_sequence", "onceflow_cause", "onceflow_outcome_id", "onceflow_revision",
+        )
+    },
+}  # fmt: skip
+ENTRIES: dict[str, Change] = {
+    "dropped": drop,
+    "doubled": lambda one: [one, one],
+    "another id": lambda one: [{**one, "id": "evt_x"}],
+    "no id": lambda one: [{key: value for key, value in one.items() if key != "id"}],
+    "another type": lambda one: [{**one, "type": "customer.deleted"}],
+    "another time": lambda one: [{**one, "created": one["created"] - 1}],
+    "the other mode": lambda one: [{**one, "livemode": True}],
+}
+ONE = "(SELECT {key} FROM onceflow.{table} ORDER BY {key} LIMIT 1 OFFSET {number})"
+MARKER = "FROM onceflow.inbox WHERE event_id = " + ONE.replace("{key}", "event_id").replace("{table}", "inbox")
+OUTCOME = "FROM onceflow.outcome WHERE ce_id = " + ONE.replace("{key}", "ce_id").replace("{table}", "outcome")
+ROWS = {
+    "inbox": (
+        "event_id = event_id || 'x'", "account = 'acct_x'", "state = 'quarantined'", "state = 'parked'", "type = 'x'",
+        'partition = partition + 1', '"offset" = "offset" + 1', "topic_id = topic_id || 'x'", "body_sha256 = sha256('x')",
+        "event_created = event_created - interval '1 second'",
+    ),
+    "outcome": (
+        "seq = seq + 1000", "lane = 2 - lane, seq = seq + 1000", "ce_id = gen_random_uuid()", "outcome_id = gen_random_uuid()",
+        "revision = revision + 1", "type = 'x'", "key = 'x'", "value = '{}'", "headers = '{\"x\": \"1\"}'", "cause = 'x'",
+        "withheld = 'x'", "created_at = created_at + interval '1 second'",
+    ),
+}  # fmt: skip
+DOUBLED = {
+    "inbox": (
+        "INSERT INTO onceflow.inbox SELECT account, mode, event_id || '2', state, type, object_id, api_version, topic_id,"
+        ' partition, "offset", body_sha256, event_created, received_at, processed_at, handler_set '
+    ),
+    "outcome": (
+        "INSERT INTO onceflow.outcome SELECT lane, (SELECT max(seq) + 1 FROM onceflow.outcome), gen_random_uuid(), revision,"
+        " gen_random_uuid(), type, key, value, headers, cause, withheld, created_at "
+    ),
+}
+
+
+class Doctor:
+    """Shows one record, entry or row of a proved system otherwise."""
+
+    def __init__(self, road: ReconcilerRoad, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._road = road
+        self._monkeypatch = monkeypatch
+
+    def record(self, topic: str, place: tuple[int, int], change: Change) -> list[str]:
+        """The kinds of what is unexplained while a record of a topic is read otherwise."""
+        real = TopicScan.messages
+
+        def messages(scan: TopicScan, first: Any, bounds: Any) -> Iterator[list[Any]]:
+            for page in real(scan, first, bounds):
+                yield [
+                    shown
+                    for one in page
+                    for shown in (
+                        change(one) if (one.topic(), one.partition(), one.offset()) == (topic, *place) else [one]
+                    )
+                ]
+
+        with self._monkeypatch.context() as patched:
+            patched.setattr(TopicScan, "messages", messages)
+            return self._kinds()
+
+    def entry(self, number: int, change: Change) -> list[str]:
+        """The same while an entry of Stripe's event list is shown otherwise."""
+        real = StripeLists.get
+
+        def get(lists: StripeLists, account: str, path: str, asked: Any, *, permission: str) -> bytes:
+            body = real(lists, account, path, asked, permission=permission)
+            told = json.loads(body)
+            if path != "/v1/events" or "created[gte]" not in asked:
+                return body
+            entries = told["data"]
+            return json.dumps(
+                {**told, "data": [*entries[:number], *change(entries[number]), *entries[number + 1 :]]}
+            ).encode()
+
+        with self._monkeypatch.context() as patched:
+            patched.setattr(StripeLists, "get", get)
+            return self._kinds()
+
+    def row(self, statement: str) -> list[str]:
+        """The same while a statement has changed a row."""
+        with _kept(self._road.database_url):
+            with psycopg.connect(self._road.database_url) as connection:
+                assert connection.execute(statement.encode()).rowcount == 1, statement
+            return self._kinds()
+
+    def _kinds(self) -> list[str]:
+        return [kind for kind, _, _ in self._road.answer().unexplained]
+
+
+@contextmanager
+def _kept(database_url: str) -> Iterator[None]:
+    """Put the two tables back at the end."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for table in DOUBLED:
+            connection.execute(f"CREATE TABLE public.kept_{table} AS TABLE onceflow.{table}".encode())
+        try:
+            yield
+        finally:
+            for table in DOUBLED:
+                connection.execute(f"DELETE FROM onceflow.{table}".encode())
+                connection.execute(f"INSERT INTO onceflow.{table} SELECT * FROM public.kept_{table}".encode())
+                connection.execute(f"DROP TABLE public.kept_{table}".encode())
+
+
+def places(road: ReconcilerRoad, topic: str) -> list[tuple[int, int]]:
+    found = read_all(road.bootstrap, topic, partitions=3)
+    return [(number, offset) for number in found for one in found[number] if (offset := one.offset()) is not None]
+
+
+@pytest.mark.parametrize("size", [pytest.param(EVENTS, marks=pytest.mark.long), 1])
+def test_whatever_is_doctored_is_convicted(road: ReconcilerRoad, monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """In every run one record of each ledger is altered in every way; among the long tests each of them is."""
+    road.customers(EVENTS)
+    road.stripe.advance(5)
+    road.once()
+    road.settle(EVENTS)
+    assert road.answer().unexplained == ()
+    doctor = Doctor(road, monkeypatch)
+    missed: list[str] = []
+
+    def judge(name: str, found: list[str]) -> None:
+        if not found:
+            missed.append(name)
+
+    for topic, changes in ((road.events, OF_BOTH), (road.outcomes, OF_OUTCOMES)):
+        for place in places(road, topic)[:size]:
+            for name, change in changes.items():
+                judge(f"record {place} of {topic}: {name}", doctor.record(topic, place, change))
+    for number in range(size):
+        for name, change in ENTRIES.items():
+            judge(f"entry {number}: {name}", doctor.entry(number, change))
+        for table, where in (("inbox", MARKER), ("outcome", OUTCOME)):
+            rest = where.format(number=number)
+            judge(f"row {number} of {table}: dropped", doctor.row(f"DELETE {rest}"))
+            judge(f"row {number} of {table}: doubled", doctor.row(DOUBLED[table] + rest))
+            for change in ROWS[table]:
+                words = f"UPDATE onceflow.{table} SET {change} {rest.partition(table)[2]}"
+                judge(f"row {number} of {table}: {change}", doctor.row(words))
+    assert missed == []
+    assert road.answer().unexplained == (), "nothing was really changed"
+    # A record that stands twice in a topic really does.
+    for topic in (road.events, road.outcomes):
+        double_first(road, topic)
+        assert any(one.endswith("doubled") for one in doctor._kinds()), topic
+
+
+def double_first(road: ReconcilerRoad, topic: str) -> None:
+    found = read_all(road.bootstrap, topic, partitions=3)
+    [first, *_] = [one for number in found for one in found[number]]
+    producer = Producer({"bootstrap.servers": road.bootstrap})
+    producer.produce(topic, first.value(), first.key(), headers=first.headers(), partition=first.partition())
+    assert producer.flush(20) == 0
