@@ -201,7 +201,8 @@ Case = tuple[str, Callable[[], list[str]]]
 def cases(doctor: Doctor, road: ReconcilerRoad, *, number: int) -> Iterator[list[Case]]:
     """Yield, for each ledger, what may be done to one of its records, entries or rows: what drops and doubles it comes first."""
     for topic, changes in ((road.events, OF_BOTH), (road.outcomes, OF_OUTCOMES)):
-        place = places(road, topic)[number]
+        found = places(road, topic)
+        place = found[number % len(found)]
         yield [
             (f"{topic} {place}: {name}", partial(doctor.record, topic, place, change))
             for name, change in changes.items()
