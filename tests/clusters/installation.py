@@ -198,7 +198,9 @@ class Installation:
                 rows = connection.execute("SELECT event_id, state FROM onceflow.inbox").fetchall()
             return {event_id: state for event_id, state in rows if event_id in wanted}
 
-        wait_until(lambda: states().keys() == wanted, within_seconds=READ_SECONDS, why=f"{len(wanted)} events have a state")
+        wait_until(
+            lambda: states().keys() == wanted, within_seconds=READ_SECONDS, why=f"{len(wanted)} events have a state"
+        )
         return states()
 
     def published(self, count: int) -> list[str]:

@@ -216,6 +216,7 @@ def cases(doctor: Doctor, road: ReconcilerRoad, *, number: int) -> Iterator[list
         yield [(statement, partial(doctor.row, statement)) for statement in statements]
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("is_whole", [pytest.param(True, marks=pytest.mark.long), False])
 def test_whatever_is_doctored_is_convicted(
     road: ReconcilerRoad,
@@ -243,5 +244,5 @@ def double_first(road: ReconcilerRoad, topic: str) -> None:
     found = read_all(road.bootstrap, topic, partitions=3)
     [first, *_] = [one for number in found for one in found[number]]
     producer = Producer({"bootstrap.servers": road.bootstrap})
-    producer.produce(topic, first.value(), first.key(), headers=first.headers(), partition=first.partition())
+    producer.produce(topic, first.value(), first.key(), headers=first.headers(), partition=first.partition() or 0)
     assert producer.flush(20) == 0
