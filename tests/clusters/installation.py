@@ -17,7 +17,8 @@ import psycopg
 import requests
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from tests.producer.bridge_process import SECRET, signed, wait_until
+from tests.producer.bridge_process import SECRET, signed
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 HANDLERS = "tests.processor.sample_handlers:handlers"
