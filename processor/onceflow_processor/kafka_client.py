@@ -62,12 +62,16 @@ kafka_log = logging.getLogger("onceflow.kafka")
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What a topic is: its id (base64), its number of partitions, its ``max.message.bytes``, and whether it is compacted."""
+    """What a topic is: its id (base64), its number of partitions, its ``max.message.bytes``, and whether it is compacted.
+
+    ``keeps_ms`` is how old a record may be and surely still be there, -1 for any age; None where size or keys decide too.
+    """
 
     topic_id: str
     partitions: int
     message_bytes_max: int
     compacted: bool = False
+    keeps_ms: int | None = None
 
 
 def consumer_properties(kafka: Mapping[str, object], *, group: str, protocol: str) -> dict[str, Any]:
@@ -122,7 +126,9 @@ def describe_topics(admin: AdminClient, topics: Sequence[str]) -> dict[str, Topi
     for topic, shape in shapes.items():
         config = _answer(configs[resources[topic]], topic=topic, right="DESCRIBE_CONFIGS")
         bytes_max, compacted = int(config["max.message.bytes"].value), "compact" in config["cleanup.policy"].value
-        found[topic] = TopicFacts(str(shape.topic_id), len(shape.partitions), bytes_max, compacted)
+        by_age = not compacted and int(config["retention.bytes"].value) < 0
+        keeps_ms = int(config["retention.ms"].value) if by_age else None
+        found[topic] = TopicFacts(str(shape.topic_id), len(shape.partitions), bytes_max, compacted, keeps_ms)
     return found
 
 

@@ -99,7 +99,7 @@ class LedgerLook:
         return found
 
     def _compare(self, since: datetime) -> int:
-        question = replace(self._question, since=since)
+        question = replace(self._question, since=since, by_arrival=True)
         with self._open_connection() as tables, self._open_connection() as beside:
             given_up = Event()
 

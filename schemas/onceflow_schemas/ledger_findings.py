@@ -54,6 +54,36 @@ LEDGER_FINDINGS: Final = (
         "onceflow progress show",
     ),
     FindingKind(
+        "range_lost",
+        "records that are gone before they were read",
+        "The log begins behind the position: retention, or somebody, has deleted records that nobody has read. Their events are brought again from "
+        "Stripe's list where it still shows them; the position is moved by a person.",
+        "yes",
+        "onceflow progress show",
+    ),
+    FindingKind(
+        "position_beyond_topic",
+        "a position behind the end of its log",
+        "The log ends before what was read from it: the broker lost records, or another log is in their place.",
+        "possible",
+        "onceflow progress show",
+    ),
+    FindingKind(
+        "topic_not_asked",
+        "an input that the settings do not name any more",
+        "Positions of the topic are kept, and nobody reads it. What waits there is in no proof. Name it again, or accept this when all of it was done.",
+        "possible",
+        "onceflow progress show",
+    ),
+    FindingKind(
+        "records_deleted",
+        "records that are gone before their time",
+        "The log begins behind records that are younger than the topic keeps them: somebody has deleted them, or its retention was raised lately. "
+        "Consumers may not have seen outcomes that are gone; events can only be done again from Stripe's list.",
+        "possible",
+        "onceflow topics plan",
+    ),
+    FindingKind(
         "parked_lacks",
         "a parked event that does not wait",
         "Its marker says parked, and no parked row has it: nobody will try it.",
@@ -101,6 +131,22 @@ LEDGER_FINDINGS: Final = (
         "A ledger has it, and Stripe's list of its time does not show it: it was forged, or belongs to another account.",
         "possible",
         "onceflow verify",
+    ),
+    FindingKind(
+        "hour_differs",
+        "an hour that differs from what Stripe listed",
+        "The reconciler kept how many events Stripe listed of the hour, and a hash of their ids; the ledgers hold others now, and Stripe does not list that "
+        "hour any more.",
+        "possible",
+        "onceflow verify --proof FILE",
+    ),
+    FindingKind(
+        "hours_unproved",
+        "hours that nobody held against Stripe's list",
+        "Stripe lists 30 days. The reconciler did not keep these hours a day after their end, and no earlier proof holds them: what was lost in them can "
+        "be found by nobody. Compare with Stripe's reports, and accept it.",
+        "possible",
+        "onceflow verify --findings",
     ),
     FindingKind(
         "outcome_not_published",

@@ -18,7 +18,7 @@ from onceflow_reconciler.verify.page_lines import plain_lines, record_of
 from onceflow_reconciler.verify.question import Question
 from onceflow_reconciler.verify.seen_rows import event_row
 from onceflow_reconciler.verify.tables import RowBlocks, Tables
-from onceflow_reconciler.verify.topic_scan import Bounds, begin_at, noted, opened
+from onceflow_reconciler.verify.topic_scan import Bounds, begin_at, kept_since, noted, opened
 
 HINT_MARGIN: Final = timedelta(hours=1)
 """A record's time is its producer's clock: reading begins so much earlier."""
@@ -95,7 +95,14 @@ class EventLedger:
             first = begin_at(bounds, hints=hints, known=here)
             passed = {number: progress.get((topic_id, number), 0) for number in bounds}
             for number, one in bounds.items():
-                given = {"topic_id": topic_id, "partition": number, "low": one.low, "first": first[number]}
+                given = {
+                    "topic": name,
+                    "topic_id": topic_id,
+                    "partition": number,
+                    "low": one.low,
+                    "first": first[number],
+                }
+                given |= {"kept_since": kept_since(facts[name].keeps_ms, self._now)}
                 tables.run("add_passed", **given, high=one.high, next_offset=passed[number])
             self.topics[name] = noted(topic_id, first, bounds)
             told = question.rules.inputs.get(name)

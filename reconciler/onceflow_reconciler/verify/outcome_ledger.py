@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor, Future
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from onceflow_processor.kafka_client import StartClient
@@ -18,7 +19,7 @@ from onceflow_reconciler.verify.outcome_fold import BESIDE_RECORDS_MIN, Asked, B
 from onceflow_reconciler.verify.page_lines import plain_outcomes
 from onceflow_reconciler.verify.question import Question
 from onceflow_reconciler.verify.tables import RowBlocks, Tables
-from onceflow_reconciler.verify.topic_scan import Bounds, TopicScan, begin_at, noted, opened
+from onceflow_reconciler.verify.topic_scan import TAIL_OFFSETS, Bounds, TopicScan, begin_at, kept_since, noted, opened
 from onceflow_schemas.failure import Misconfigured
 
 Reached = dict[int, tuple[int, int]]
@@ -40,6 +41,7 @@ class OutcomeLedger:
         self._asked: Asked | None = None
         self._fold: FoldBeside | None = None
         self._folded: Future[Mapping[int, Mapping[int, Sum]]] | None = None
+        self._kept_since: datetime | None = None
         self.topics: dict[str, dict[str, Any]] = {}
 
     def begin(self) -> None:
@@ -62,6 +64,7 @@ class OutcomeLedger:
             bounds = scan.bounds(facts.partitions)
             hints = None if question.since is None else scan.offsets_at(question.since - HINT_MARGIN, bounds)
         self._lanes, self._bounds, self._first = lanes, bounds, begin_at(bounds, hints=hints, known={})
+        self._kept_since = kept_since(facts.keeps_ms, datetime.now(UTC))
         self.topics[question.outcome_topic] = noted(facts.topic_id, self._first, bounds)
         if question.is_whole:
             self._asked = Asked(
@@ -91,6 +94,7 @@ class OutcomeLedger:
         for lane, head, published, _ in self._lanes:
             first_seq, last_seq = reached.get(lane, (None, None))
             given = {"lane": lane, "head_seq": head, "published_seq": published, "low": bounds[lane].low}
+            given |= {"kept_since": self._kept_since}
             self._tables.run("add_lane", **given, first=self._first[lane], first_seq=first_seq, last_seq=last_seq)
 
     def close(self) -> None:
@@ -112,6 +116,9 @@ class OutcomeLedger:
         first, bounds = self._first, self._bounds
         rows = [] if self._question.since is None else self._tables.rows("first_sequences")
         reached = self._copy(scan, first, bounds, proved={})
+        for lane, last in self._last_before(scan, bounds.keys() - reached.keys()).items():
+            # Nothing of the lane is in the window: what is said to be published is held against the last record before it.
+            reached[lane] = (last + 1, last)
         # The time was only a hint: where the ledger knows an earlier outcome of the window, the rest is read too.
         late = {
             lane for lane, seq in rows if lane in reached and seq < reached[lane][0] and first[lane] > bounds[lane].low
@@ -122,6 +129,22 @@ class OutcomeLedger:
             for lane, (lowest, highest) in earlier.items():
                 reached[lane] = (min(lowest, reached[lane][0]), max(highest, reached[lane][1]))
         return reached
+
+    def _last_before(self, scan: TopicScan, lanes: AbstractSet[int]) -> dict[int, int]:
+        """Return the last sequence that each of these lanes has in its log; none of a log without any."""
+        found: dict[int, int] = {}
+        steps = TAIL_OFFSETS
+        open_lanes = {lane for lane in lanes if self._bounds[lane].low < self._bounds[lane].high}
+        while open_lanes:
+            begins = {lane: max(self._bounds[lane].low, self._bounds[lane].high - steps) for lane in open_lanes}
+            for page in scan.messages(begins, {lane: self._bounds[lane] for lane in open_lanes}):
+                for lane, seq, _, row in plain_outcomes(page, self._source):
+                    if seq is not None and (row is None or not row.refill):
+                        found[lane] = max(seq, found.get(lane, 0))
+            # Ends at the log's start: each round looks at twice as much.
+            open_lanes = {lane for lane in open_lanes - found.keys() if begins[lane] > self._bounds[lane].low}
+            steps *= 2
+        return found
 
     def _copy_differing(self, scan: TopicScan, blocks: Blocks) -> Reached:
         """Compare blocks of records with blocks of rows, and copy those that differ."""

@@ -19,6 +19,7 @@ from onceflow_reconciler.verify.hours import LATE_SECONDS, PROOF_VERSION, HourSu
 from onceflow_reconciler.verify.object_ledger import ObjectLedger
 from onceflow_reconciler.verify.outcome_ledger import OutcomeLedger
 from onceflow_reconciler.verify.question import Answer, Question
+from onceflow_reconciler.verify.repeats import judge_repeats
 from onceflow_reconciler.verify.stripe_ledger import HourSums, StripeLedger, Told
 from onceflow_reconciler.verify.tables import RowBlocks, Tables
 from onceflow_schemas.times import format_time
@@ -28,8 +29,8 @@ LISTED_MAX: Final = 1_000
 NOTED_TRIES_MAX: Final = 20
 NOTED_SECONDS: Final = 0.25
 STEPS: Final = (
-    "make_judged", "judge_records", "judge_markers", "judge_quarantine", "make_known",
-    "judge_outcomes", "judge_lanes",
+    "judge_records", "judge_markers", "judge_quarantine", "make_known", "judge_outcomes", "judge_lanes",
+    "judge_positions", "judge_trimmed",
 )  # fmt: skip
 
 
@@ -71,6 +72,8 @@ class Proving:
         for step in ("analyze", "make_marker"):
             self._tables.run(step)
         note_ends(self._question, self._tables, topics)
+        self._tables.run("make_judged")
+        judge_repeats(self._question, self._tables, topics)
         for step in STEPS:
             self._tables.run(step, begins=self._question.since is not None)
             # Whoever is told renews a lease meanwhile.

@@ -27,6 +27,7 @@ class Question:
         account: only this; None for all.
         grace_seconds: events of Stripe younger than this may be on their way.
         former: an earlier proof.
+        by_arrival: the window is of what came and was done since, whenever Stripe created it.
     """
 
     kafka: Mapping[str, object] = field(repr=False)
@@ -39,6 +40,7 @@ class Question:
     account: str | None
     grace_seconds: int
     former: Mapping[str, Any] | None = None
+    by_arrival: bool = False
 
     @property
     def is_whole(self) -> bool:

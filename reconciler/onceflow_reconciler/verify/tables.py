@@ -17,11 +17,12 @@ from onceflow_reconciler.verify.question import Question
 from onceflow_schemas.sql import queries
 
 _SQL = {
-    **queries("verify_tables"), **queries("verify"), **queries("verify_hours"), **queries("verify_explained"),
+    **queries("verify_tables"), **queries("verify"), **queries("verify_bounds"),
+    **queries("verify_hours"), **queries("verify_explained"),
 }  # fmt: skip
 _MADE: Final = (
     "seen_event", "seen_outcome", "listed_event", "listed_span", "passed", "lane_before", "proved_event", "proved_outcome",
-    "unexplained", "listed_object",
+    "unlike", "unexplained", "listed_object",
 )  # fmt: skip
 
 
@@ -41,6 +42,7 @@ class Tables:
         self._window = {
             "since": question.since or datetime.min.replace(tzinfo=UTC),
             "until": question.until or datetime.max.replace(tzinfo=UTC),
+            "by_arrival": question.by_arrival,
             "account": question.account,
             "mode": question.rules.mode,
             "places": BLOCK_PLACES,

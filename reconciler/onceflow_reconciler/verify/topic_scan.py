@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -23,6 +23,11 @@ PAGE_SECONDS: Final = 0.2
 ASK_SECONDS_MAX: Final = 10.0
 SILENCE_SECONDS_MAX: Final = 60.0
 """No record and no end for so long: the broker is away."""
+CLOCKS_MARGIN: Final = timedelta(hours=1)
+"""So far the clocks of a record, of its row and of the broker may be apart."""
+EVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
+TAIL_OFFSETS: Final = 64
+"""So many offsets before the end are looked at for the last record of a log, and then ever more."""
 _EOF: Final = KafkaError._PARTITION_EOF  # noqa: SLF001 - the library's names of its local errors begin so.
 _AWAY: Final = (KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT)  # noqa: SLF001 - as above
 
@@ -45,6 +50,13 @@ def begin_at(
         number: max(one.low, min(hints[number], known.get(number, hints[number]), one.high))
         for number, one in bounds.items()
     }
+
+
+def kept_since(keeps_ms: int | None, now: datetime) -> datetime | None:
+    """Return the time since which no record can have left the start of a log by its age; None where its age does not decide."""
+    if keeps_ms is None:
+        return None
+    return EVER if keeps_ms < 0 else now - timedelta(milliseconds=keeps_ms) + CLOCKS_MARGIN
 
 
 def noted(topic_id: str, first: Mapping[int, int], bounds: Mapping[int, Bounds]) -> dict[str, Any]:

@@ -58,9 +58,12 @@ SELECT topic_id, partition, next_offset FROM onceflow.progress;
 SELECT lane, head_seq, published_seq, topic_id FROM onceflow.lane ORDER BY lane;
 
 -- name: first_offsets
--- The first record of the window by the ledger: a time is only a hint where to begin.  Index: inbox_times.
+-- The first record of the window by the ledger: a time is only a hint where to begin.  What was done lately of what came long ago is
+-- no reason to read so far back.  Indexes: inbox_times, inbox_processed.
 SELECT topic_id, partition, min("offset") FROM onceflow.inbox
-WHERE coalesce(event_created, received_at) >= %(since)s GROUP BY topic_id, partition;
+WHERE NOT %(by_arrival)s::boolean AND coalesce(event_created, received_at) >= %(since)s
+   OR %(by_arrival)s::boolean AND processed_at >= %(since)s AND received_at >= %(since)s::timestamptz - interval '3 days'
+GROUP BY topic_id, partition;
 
 -- name: first_sequences
 SELECT lane, min(seq) FROM onceflow.outcome WHERE created_at >= %(since)s GROUP BY lane;
@@ -69,11 +72,12 @@ SELECT lane, min(seq) FROM onceflow.outcome WHERE created_at >= %(since)s GROUP 
 ANALYZE seen_event, seen_outcome, proved_event, proved_outcome;
 
 -- name: make_marker
--- The markers of the window that no block has proved.  Index: inbox_times.
+-- The markers of the window that no block has proved.  Indexes: inbox_times, inbox_processed.
 CREATE TEMPORARY TABLE marker ON COMMIT DROP AS
-SELECT account, mode, event_id, topic_id, partition, "offset"
+SELECT account, mode, event_id, topic_id, partition, "offset", received_at
 FROM onceflow.inbox
-WHERE coalesce(event_created, received_at) >= %(since)s AND coalesce(event_created, received_at) < %(until)s
+WHERE (NOT %(by_arrival)s::boolean AND coalesce(event_created, received_at) >= %(since)s AND coalesce(event_created, received_at) < %(until)s
+       OR %(by_arrival)s::boolean AND processed_at >= %(since)s)
   AND (%(account)s::text IS NULL OR account = %(account)s)
   AND NOT EXISTS (SELECT FROM proved_event AS p
                   WHERE (p.topic_id, p.partition, p.block) = (inbox.topic_id, inbox.partition, inbox."offset" / %(places)s)
@@ -88,14 +92,17 @@ SELECT s.topic_id, s.partition, s."offset", s.account, s.mode, s.event_id, s.cre
             WHEN q."offset" IS NOT NULL THEN 'quarantined'
             WHEN s."offset" >= p.next_offset THEN CASE WHEN s.trusted THEN 'not_yet_due' ELSE 'foreign' END
             WHEN other.event_id IS NOT NULL THEN 'duplicate'
-            WHEN to_timestamp(s.record_ms / 1000.0) < coalesce(gone.gone_before, '-infinity') THEN 'forgotten'
+            WHEN to_timestamp(s.record_ms / 1000.0) < gone.markers THEN 'forgotten'
+            WHEN to_timestamp(s.record_ms / 1000.0) < gone.records THEN CASE WHEN s.event_id IS NULL THEN 'forgotten' ELSE 'undecided' END
             ELSE 'without_state' END AS state,
+       to_timestamp(s.record_ms / 1000.0) < gone.records AS may_be_decided, other.body_sha256 AS first_digest,
+       other.api_version AS first_api_version,
        here.event_id IS NOT NULL
            AND ((here.account, here.mode, here.event_id) IS DISTINCT FROM (s.account, s.mode, s.event_id)
                 OR here.body_sha256 <> s.digest) AS marker_differs,
        q."offset" IS NOT NULL AND sha256(coalesce(q.value, '')) <> coalesce(s.value_digest, s.digest) AS quarantine_differs,
        here.state = 'quarantined' AND q."offset" IS NULL
-           AND to_timestamp(s.record_ms / 1000.0) >= coalesce(gone.gone_before, '-infinity') AS quarantine_lacks
+           AND to_timestamp(s.record_ms / 1000.0) >= gone.records AS quarantine_lacks
 FROM seen_event AS s
 JOIN passed AS p USING (topic_id, partition)
 LEFT JOIN onceflow.inbox AS here
@@ -104,17 +111,35 @@ LEFT JOIN onceflow.inbox AS here
 LEFT JOIN onceflow.inbox AS other ON (other.account, other.mode, other.event_id) = (s.account, s.mode, s.event_id)
 LEFT JOIN onceflow.quarantine AS q
        ON (q.topic_id, q.partition, q."offset") = (s.topic_id, s.partition, s."offset")
-LEFT JOIN (SELECT max(gone_before) AS gone_before FROM onceflow.retention WHERE name IN ('inbox', 'quarantine')) AS gone ON true
-WHERE coalesce(s.created, to_timestamp(s.record_ms / 1000.0)) >= %(since)s AND coalesce(s.created, to_timestamp(s.record_ms / 1000.0)) < %(until)s
+CROSS JOIN (SELECT coalesce(max(gone_before) FILTER (WHERE name = 'inbox'), '-infinity') AS markers,
+                   coalesce(max(gone_before) FILTER (WHERE name = 'quarantine'), '-infinity') AS records FROM onceflow.retention) AS gone
+-- By arrival, everything that was read is judged: what waited for long came before.
+WHERE (%(by_arrival)s::boolean OR coalesce(s.created, to_timestamp(s.record_ms / 1000.0)) >= %(since)s
+                              AND coalesce(s.created, to_timestamp(s.record_ms / 1000.0)) < %(until)s)
   AND (%(account)s::text IS NULL OR s.account = %(account)s);
+
+-- name: repeats
+-- What is taken for a repeat of an event, and what may have been kept in quarantine until its time was over: only whoever reads the
+-- record can say what it is.
+SELECT topic_id, partition, "offset", first_digest, first_api_version FROM judged
+WHERE (state = 'duplicate' AND NOT may_be_decided OR state = 'undecided')
+  AND (topic_id, partition, "offset") > (%(topic_id)s, %(partition)s, %(offset)s)
+ORDER BY topic_id, partition, "offset" LIMIT %(rows_max)s;
+
+-- name: settle_repeats
+UPDATE judged SET state = CASE WHEN state = 'undecided' AND is_unlike THEN 'forgotten' ELSE 'without_state' END
+FROM (SELECT j.ctid AS place, u.why IS NOT NULL AS is_unlike FROM judged AS j LEFT JOIN unlike AS u USING (topic_id, partition, "offset")
+      WHERE j.state = 'undecided' OR j.state = 'duplicate' AND u.why IS NOT NULL) AS looked_at
+WHERE judged.ctid = looked_at.place;
 
 -- name: judge_records
 INSERT INTO unexplained
-SELECT 'record_without_state', format('%%s/%%s@%%s', account, event_id, "offset"),
-       format('partition %%s, offset %%s: progress has passed it, no marker and no quarantined record knows it', partition, "offset")
-FROM judged WHERE state = 'without_state'
+SELECT 'record_without_state', format('%%s/%%s@%%s/%%s of %%s', account, event_id, partition, "offset", topic_id),
+       format('partition %%s, offset %%s: %%s', partition, "offset",
+              coalesce(why || ', and it is not kept in quarantine', 'progress has passed it, no marker and no quarantined record knows it'))
+FROM judged LEFT JOIN unlike USING (topic_id, partition, "offset") WHERE state = 'without_state'
 UNION ALL
-SELECT 'foreign_record', format('%%s@%%s', partition, "offset"),
+SELECT 'foreign_record', format('%%s@%%s of %%s', partition, "offset", topic_id),
        format('partition %%s, offset %%s: a record that nobody vouches for waits', partition, "offset")
 FROM judged WHERE state = 'foreign'
 UNION ALL
@@ -122,7 +147,7 @@ SELECT 'marker_differs', format('%%s/%%s', account, event_id),
        format('partition %%s, offset %%s: the marker has another digest than the record', partition, "offset")
 FROM judged WHERE marker_differs
 UNION ALL
-SELECT 'quarantine_differs', format('%%s@%%s', partition, "offset"),
+SELECT 'quarantine_differs', format('%%s@%%s of %%s', partition, "offset", topic_id),
        format('partition %%s, offset %%s: the quarantined bytes are not the record''s', partition, "offset")
 FROM judged WHERE quarantine_differs
 UNION ALL
@@ -142,7 +167,7 @@ SELECT 'marker_without_record', format('%%s/%%s', m.account, m.event_id),
        format('the marker names partition %%s, offset %%s, where no such record is', m.partition, m."offset")
 FROM marker AS m JOIN passed AS p USING (topic_id, partition)
 LEFT JOIN seen_event AS s ON (s.topic_id, s.partition, s."offset") = (m.topic_id, m.partition, m."offset")
-WHERE m."offset" >= p.low AND m."offset" < p.high
+WHERE m."offset" >= p.first AND m."offset" < p.high
   AND (s."offset" IS NULL OR (s.account, s.mode, s.event_id) IS DISTINCT FROM (m.account, m.mode, m.event_id))
 UNION ALL
 SELECT 'topic_lost_records', format('%%s/%%s', m.account, m.event_id),
@@ -151,7 +176,9 @@ FROM marker AS m JOIN passed AS p USING (topic_id, partition) WHERE m."offset" >
 UNION ALL
 SELECT 'parked_lacks', format('%%s/%%s', m.account, m.event_id), 'the marker says parked, the event does not wait'
 FROM onceflow.inbox AS m WHERE m.state = 'parked'
-  AND coalesce(m.event_created, m.received_at) >= %(since)s AND coalesce(m.event_created, m.received_at) < %(until)s
+  AND (%(by_arrival)s::boolean AND m.processed_at >= %(since)s
+       OR NOT %(by_arrival)s::boolean AND coalesce(m.event_created, m.received_at) >= %(since)s
+          AND coalesce(m.event_created, m.received_at) < %(until)s)
   AND (%(account)s::text IS NULL OR m.account = %(account)s)
   AND NOT EXISTS (SELECT FROM onceflow.parked AS w WHERE (w.account, w.mode, w.event_id) = (m.account, m.mode, m.event_id))
 UNION ALL
@@ -161,7 +188,7 @@ WHERE i.state IS DISTINCT FROM 'parked' AND (%(account)s::text IS NULL OR w.acco
 
 -- name: judge_quarantine
 INSERT INTO unexplained
-SELECT 'quarantine_without_record', format('%%s@%%s', q.partition, q."offset"),
+SELECT 'quarantine_without_record', format('%%s@%%s of %%s', q.partition, q."offset", q.topic_id),
        format('a quarantined record of partition %%s, offset %%s, which the log has not', q.partition, q."offset")
 FROM onceflow.quarantine AS q JOIN passed AS p USING (topic_id, partition)
 LEFT JOIN seen_event AS s ON (s.topic_id, s.partition, s."offset") = (q.topic_id, q.partition, q."offset")
@@ -314,8 +341,7 @@ WHERE NOT (rows = 0 AND (head_seq = 0 OR coalesce(may_begin_late, false)))
 UNION ALL
 SELECT 'published_beyond_topic', lane::text,
        format('lane %%s: %%s are said to be published, the topic ends with %%s', lane, published_seq, coalesce(last_seq, 0))
--- Where reading began late, and nothing was there, the end is not known.
-FROM lane_before WHERE published_seq > coalesce(last_seq, 0) AND (first = 0 OR last_seq IS NOT NULL);
+FROM lane_before WHERE published_seq > coalesce(last_seq, 0) AND (low = 0 OR last_seq IS NOT NULL);
 
 -- name: lanes_behind
 -- Lanes whose topic has more than they say is published; a relay notes it a moment after its commit.

@@ -256,6 +256,10 @@ def test_an_hour_that_was_read_as_a_whole_is_listed_again_only_where_it_differs(
     assert row["listed"] == events
     answer = made.answer()
     [stripe] = answer.counts["stripe"].values()
+    assert (answer.unexplained, stripe["listed_before"], stripe["listed_now"]) == ((), 0, events), "it was read early"
+    made.change("UPDATE onceflow.reconcile_hour SET listed_at = hour + interval '25 hours'")
+    answer = made.answer()
+    [stripe] = answer.counts["stripe"].values()
     assert (answer.unexplained, stripe["listed_before"], stripe["listed_now"]) == ((), events, 0)
     with made.altered(f"DELETE FROM onceflow.inbox WHERE event_id = {ONE_MARKER}"):
         answer = made.answer()
