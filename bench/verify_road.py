@@ -21,6 +21,7 @@ from bench.stage import PARTITIONS, Road, Stage
 from bench.statements import statements
 from onceflow_processor.kafka_client import admin_client, topic_id
 from onceflow_processor.records import Headers
+from onceflow_schemas.event_record import TYPE_PREFIX
 
 SCAN_RECORDS = 2_000
 SCAN_SECONDS = 0.5
@@ -98,7 +99,18 @@ def _marker(message: Message, log: str) -> tuple[object, ...]:
     key, digest = (message.key() or b"").decode(), hashlib.sha256(message.value() or b"").digest()
     place = (log, message.partition(), message.offset())
     times = (said["ce_time"], said["onceflow_received_at"])
-    return (account, mode, said["ce_id"], "processed", said["ce_type"], key, *place, digest, *times, "bench")
+    return (
+        account,
+        mode,
+        said["ce_id"],
+        "processed",
+        said["ce_type"].removeprefix(TYPE_PREFIX),
+        key,
+        *place,
+        digest,
+        *times,
+        "bench",
+    )
 
 
 def _number(connection: psycopg.Connection[Any], query: str) -> int:

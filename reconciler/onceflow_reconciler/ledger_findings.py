@@ -75,9 +75,14 @@ def _open(connection: Connection[Any]) -> list[Any]:
 
 STRIPE_KINDS: Final = frozenset(
     {
-        "event_differs", "event_not_listed", "object_not_listed", "proof_differs", "proof_of_another", "hour_differs",
+        "event_differs",
+        "event_not_listed",
+        "object_not_listed",
+        "proof_differs",
+        "proof_of_another",
+        "hour_differs",
         "hours_unproved",
-    }  # fmt: skip
+    }
 )
 """What only a look at Stripe, or at a proof, can say."""
 _BY_LOOK: Final = tuple(kind for kind in LEDGER_KINDS if kind not in STRIPE_KINDS)

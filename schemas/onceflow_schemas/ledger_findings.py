@@ -91,6 +91,20 @@ LEDGER_FINDINGS: Final = (
         "onceflow parked list",
     ),
     FindingKind(
+        "parked_differs",
+        "a parked event with other bytes",
+        "What waits for its turn is not what the record of the event says: a row was changed by hand.",
+        "possible",
+        "onceflow parked show",
+    ),
+    FindingKind(
+        "state_differs",
+        "a marker whose state cannot be",
+        "It says processed or ignored where the same handlers did otherwise with all others of its type, or it says ignored and the event has outcomes.",
+        "possible",
+        "onceflow verify",
+    ),
+    FindingKind(
         "parked_without_marker",
         "an event that waits without its marker",
         "A parked row has it, and its marker does not say so.",

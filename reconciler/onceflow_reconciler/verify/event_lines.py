@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from onceflow_schemas.event_record import RECONCILER_ENDPOINT
+from onceflow_schemas.event_record import RECONCILER_ENDPOINT, TYPE_PREFIX
 from onceflow_schemas.times import parse_time
 
 _RECONCILER: Final = RECONCILER_ENDPOINT.encode()
@@ -42,18 +42,20 @@ def event_line(
     """
     said = dict(headers)
     identity, created = _identity(said.get("ce_source")), _moment(said.get("ce_time"))
+    event_type = _type(said.get("ce_type"))
     event_id, received = said.get("ce_id") or b"", said.get("onceflow_received_at") or b""
     if (
         identity is None
         or created is None
         or not _PLAIN.fullmatch(event_id)
         or not _PLAIN.fullmatch(received)
+        or event_type is None
         or said.get("onceflow_endpoint") == _RECONCILER
     ):
         return None
     digest = hashlib.sha256(value).hexdigest().encode()
-    return b"%b\t%d\t%d\t%b\t%b\t%b\t%b\t\\\\x%b\t\\N\t\\N\n" % (
-        place, offset, time_ms, identity, event_id, created, received, digest,
+    return b"%b\t%d\t%d\t%b\t%b\t%b\t%b\t%b\t\\\\x%b\t\\N\t\\N\n" % (
+        place, offset, time_ms, identity, event_id, event_type, created, received, digest,
     )  # fmt: skip
 
 
@@ -62,6 +64,13 @@ def _identity(source: bytes | None) -> bytes | None:
     """Return account and mode as they stand in a line."""
     found = _SOURCE.fullmatch(source or b"")
     return None if found is None else b"%b\t%b" % found.groups()
+
+
+@lru_cache(maxsize=_REMEMBERED_MAX)
+def _type(raw: bytes | None) -> bytes | None:
+    """Return the event's type, which Stripe has plain."""
+    event_type = (raw or b"").removeprefix(TYPE_PREFIX.encode())
+    return event_type if raw != event_type and _PLAIN.fullmatch(event_type) else None
 
 
 @lru_cache(maxsize=_REMEMBERED_MAX)

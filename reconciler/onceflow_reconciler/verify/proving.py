@@ -30,7 +30,7 @@ NOTED_TRIES_MAX: Final = 20
 NOTED_SECONDS: Final = 0.25
 STEPS: Final = (
     "judge_records", "judge_markers", "judge_quarantine", "make_known", "judge_outcomes", "judge_lanes",
-    "judge_positions", "judge_trimmed",
+    "judge_positions", "judge_trimmed", "judge_states",
 )  # fmt: skip
 
 

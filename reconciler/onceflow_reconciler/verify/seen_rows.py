@@ -16,7 +16,7 @@ import orjson
 from onceflow_processor.admission import Item, Rules, admit
 from onceflow_processor.inputs.rendering import digest_of
 from onceflow_processor.records import Headers, Record
-from onceflow_schemas.event_record import RECONCILER_ENDPOINT
+from onceflow_schemas.event_record import RECONCILER_ENDPOINT, TYPE_PREFIX
 from onceflow_schemas.times import parse_time
 
 _SOURCE_PARTS: Final = 4
@@ -43,11 +43,12 @@ EventRow = tuple[
     str | None,
     str | None,
     str | None,
+    str | None,
     bytes,
     bytes | None,
     bool | None,
 ]
-"""Topic id, partition, offset, time in milliseconds; account, mode, event id, created, received at; what the marker's and, where it is another,
+"""Topic id, partition, offset, time in milliseconds; account, mode, event id, type, created, received at; what the marker's and, where it is another,
 the value's digest must be; whether somebody vouches for it, None where that was not asked."""
 
 
@@ -95,17 +96,19 @@ def event_row(record: Record, *, topic_id: str, rules: Rules, now: datetime, pas
     digest, value_digest = (digest_of(value), plain) if by_us and value else (plain, None)
     trusted = None if passed else admit(record, rules=rules, now=now).event is not None
     event_id = _text(said.get("ce_id")) or None
-    return (*place, account, mode, event_id, created, received, digest, value_digest, trusted)
+    told = _text(said.get("ce_type"))
+    event_type = told.removeprefix(TYPE_PREFIX) if told.startswith(TYPE_PREFIX) else None
+    return (*place, account, mode, event_id, event_type, created, received, digest, value_digest, trusted)
 
 
 def _foreign(
     item: Item, value: bytes
-) -> tuple[str | None, str | None, str | None, str | None, str | None, bytes, bytes | None, bool]:
+) -> tuple[str | None, str | None, str | None, str | None, str | None, str | None, bytes, bytes | None, bool]:
     event, plain = item.event, hashlib.sha256(value).digest()
     if event is None:
-        return None, None, None, None, None, plain, None, False
+        return None, None, None, None, None, None, plain, None, False
     account, mode, event_id = event.identity
-    return account, mode, event_id, event.created_text, None, event.body_sha256, plain, True
+    return account, mode, event_id, event.type, event.created_text, None, event.body_sha256, plain, True
 
 
 def outcome_row(

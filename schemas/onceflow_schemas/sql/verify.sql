@@ -17,7 +17,7 @@ SELECT partition, block, records, digest, processed, ignored, parked
 FROM (SELECT i.partition, i."offset" / %(places)s AS block, count(*) AS records,
              sha256(convert_to(string_agg(
                  CASE WHEN i.state = 'quarantined' THEN '!' ELSE '' END || i.account || E'\n' || i.mode || E'\n' || i.event_id
-                     || E'\n' || i."offset"::text || E'\n' || encode(i.body_sha256, 'hex') || E'\n',
+                     || E'\ncom.stripe.' || i.type || E'\n' || i."offset"::text || E'\n' || encode(i.body_sha256, 'hex') || E'\n',
                  '' ORDER BY i."offset"), 'UTF8')) AS digest,
              count(*) FILTER (WHERE i.state = 'processed') AS processed, count(*) FILTER (WHERE i.state = 'ignored') AS ignored,
              count(*) FILTER (WHERE i.state = 'parked') AS parked
@@ -99,7 +99,7 @@ SELECT s.topic_id, s.partition, s."offset", s.account, s.mode, s.event_id, s.cre
        other.api_version AS first_api_version,
        here.event_id IS NOT NULL
            AND ((here.account, here.mode, here.event_id) IS DISTINCT FROM (s.account, s.mode, s.event_id)
-                OR here.body_sha256 <> s.digest) AS marker_differs,
+                OR here.body_sha256 <> s.digest OR here.type <> s.type) AS marker_differs,
        q."offset" IS NOT NULL AND sha256(coalesce(q.value, '')) <> coalesce(s.value_digest, s.digest) AS quarantine_differs,
        here.state = 'quarantined' AND q."offset" IS NULL
            AND to_timestamp(s.record_ms / 1000.0) >= gone.records AS quarantine_lacks
@@ -144,7 +144,7 @@ SELECT 'foreign_record', format('%%s@%%s of %%s', partition, "offset", topic_id)
 FROM judged WHERE state = 'foreign'
 UNION ALL
 SELECT 'marker_differs', format('%%s/%%s', account, event_id),
-       format('partition %%s, offset %%s: the marker has another digest than the record', partition, "offset")
+       format('partition %%s, offset %%s: the marker has another digest, or another type, than the record', partition, "offset")
 FROM judged WHERE marker_differs
 UNION ALL
 SELECT 'quarantine_differs', format('%%s@%%s of %%s', partition, "offset", topic_id),

@@ -1,4 +1,4 @@
--- The proof: positions and rows against the two ends of the logs.  In the transaction of ``verify.sql``.
+-- The proof: positions and rows against the two ends of the logs, and what rows say of each other.  In the transaction of ``verify.sql``.
 
 -- name: judge_positions
 -- Positions against logs.  What was gone from a log's start is held against the position of now, which only grows; its end, which was
@@ -44,3 +44,32 @@ WHERE b.low > 0 AND r.seq <= b.published_seq AND r.seq < coalesce(b.first_seq, b
   AND r.created_at >= greatest(b.kept_since, %(since)s) AND b.kept_since IS NOT NULL
   AND NOT EXISTS (SELECT FROM seen_outcome AS s WHERE s.why IS NULL AND (s.lane, s.seq) = (r.lane, r.seq))
 GROUP BY r.lane;
+
+-- name: judge_states
+-- Whether an event is done or ignored is said by its type and the set of handlers; the fewer are told, and those that are ignored
+-- where they are as many.  What is ignored has no outcome.  A parked event waits with the bytes of its record.
+INSERT INTO unexplained
+WITH done AS (
+    SELECT handler_set, type, count(*) FILTER (WHERE state = 'processed') AS processed, count(*) FILTER (WHERE state = 'ignored') AS ignored
+    FROM onceflow.inbox
+    WHERE NOT %(by_arrival)s::boolean AND coalesce(event_created, received_at) >= %(since)s AND coalesce(event_created, received_at) < %(until)s
+       OR %(by_arrival)s::boolean AND processed_at >= %(since)s
+    GROUP BY handler_set, type
+)
+SELECT 'state_differs', format('%%s/%%s', m.account, m.event_id),
+       format('the marker says %%s, and other events of type %%s were not, by the same handlers', m.state, m.type)
+FROM done JOIN onceflow.inbox AS m USING (handler_set, type)
+WHERE done.processed > 0 AND done.ignored > 0
+  AND m.state = CASE WHEN done.processed < done.ignored THEN 'processed' ELSE 'ignored' END
+  AND (%(account)s::text IS NULL OR m.account = %(account)s)
+UNION ALL
+SELECT DISTINCT 'state_differs', format('%%s/%%s', m.account, m.event_id), 'the marker says ignored, and outcomes name the event as their cause'
+FROM onceflow.outcome AS r JOIN onceflow.inbox AS m ON r.cause = format('event:%%s/%%s/%%s', m.account, m.mode, m.event_id)
+WHERE m.state = 'ignored' AND r.created_at >= %(since)s AND (%(account)s::text IS NULL OR m.account = %(account)s)
+UNION ALL
+SELECT 'parked_differs', format('%%s/%%s', w.account, w.event_id), 'the bytes that wait are not those of the record'
+FROM onceflow.parked AS w JOIN onceflow.inbox AS m USING (account, mode, event_id)
+LEFT JOIN seen_event AS s ON (s.topic_id, s.partition, s."offset") = (w.topic_id, w.partition, w."offset")
+WHERE (octet_length(m.body_sha256) = 32 AND sha256(coalesce(w.value, '')) <> m.body_sha256
+       OR sha256(coalesce(w.value, '')) <> coalesce(s.value_digest, s.digest))
+  AND (%(account)s::text IS NULL OR w.account = %(account)s);

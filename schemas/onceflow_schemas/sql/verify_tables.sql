@@ -3,7 +3,7 @@
 -- name: make_seen_event
 CREATE TEMPORARY TABLE seen_event (
     topic_id text NOT NULL, partition integer NOT NULL, "offset" bigint NOT NULL, record_ms bigint NOT NULL,
-    account text, mode text, event_id text, created timestamptz, received_at text, digest bytea NOT NULL,
+    account text, mode text, event_id text, type text, created timestamptz, received_at text, digest bytea NOT NULL,
     value_digest bytea, trusted boolean
 ) ON COMMIT DROP;
 

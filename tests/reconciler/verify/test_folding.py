@@ -32,6 +32,7 @@ class Event(NamedTuple):
     account: str
     mode: str
     event_id: str
+    type: str
     body: bytes
 
 
@@ -44,7 +45,7 @@ class Outcome(NamedTuple):
     value: bytes
 
 
-EVENTS = st.builds(Event, WORDS, st.sampled_from(["test", "live"]), WORDS, st.sampled_from([b"{}", b"[]"]))
+EVENTS = st.builds(Event, WORDS, st.sampled_from(["test", "live"]), WORDS, WORDS, st.sampled_from([b"{}", b"[]"]))
 OUTCOMES = st.builds(
     Outcome, st.integers(1, 5), st.integers(0, 1), WORDS, WORDS, WORDS, st.sampled_from([b"{}", b"[]"])
 )
@@ -69,8 +70,8 @@ def connection(fresh_database: str) -> Iterator[psycopg.Connection[Any]]:
 def marker(connection: psycopg.Connection[Any], offset: int, event: Event, *, digest: bytes, state: str) -> None:
     connection.execute(
         'INSERT INTO onceflow.inbox (account, mode, event_id, state, type, object_id, topic_id, partition, "offset", body_sha256,'
-        " received_at, handler_set) VALUES (%s, %s, %s, %s, 'x', 'x', 't', 0, %s, %s, now(), 'x') ON CONFLICT DO NOTHING",
-        [event.account, event.mode, event.event_id, state, offset, digest],
+        " received_at, handler_set) VALUES (%s, %s, %s, %s, %s, 'x', 't', 0, %s, %s, now(), 'x') ON CONFLICT DO NOTHING",
+        [event.account, event.mode, event.event_id, state, event.type, offset, digest],
     )
 
 
@@ -83,12 +84,13 @@ def marker_blocks(connection: psycopg.Connection[Any], high: int) -> dict[int, S
 
 def headers_of(event: Event, **more: bytes) -> list[tuple[str, bytes | None]]:
     source = f"urn:stripe:{event.account}:{event.mode}".encode()
-    return [("ce_source", source), ("ce_id", event.event_id.encode()), *more.items()]
+    event_type = f"com.stripe.{event.type}".encode()
+    return [("ce_source", source), ("ce_id", event.event_id.encode()), ("ce_type", event_type), *more.items()]
 
 
 @SEVERAL
 @given(records=st.lists(EVENTS, min_size=1, max_size=4), others=st.dictionaries(st.integers(0, 3), EVENTS, max_size=2))
-@example(records=[Event("a", "test", "a", b"{}")] * 2, others={})
+@example(records=[Event("a", "test", "a", "x", b"{}")] * 2, others={})
 def test_a_block_of_events_is_proved_exactly_where_each_record_has_its_marker(
     connection: psycopg.Connection[Any], records: list[Event], others: dict[int, Event]
 ) -> None:
@@ -97,16 +99,18 @@ def test_a_block_of_events_is_proved_exactly_where_each_record_has_its_marker(
         blocks.add(offset, headers_of(event), event.body)
         row = others.get(offset, event)
         marker(connection, offset, row, digest=hashlib.sha256(row.body).digest(), state="processed")
-    kept = connection.execute('SELECT "offset", account, mode, event_id, body_sha256 FROM onceflow.inbox').fetchall()
+    kept = connection.execute(
+        'SELECT "offset", account, mode, event_id, type, body_sha256 FROM onceflow.inbox'
+    ).fetchall()
     found = {offset: tuple(words) for offset, *words in kept}
     compared = blocks.compare(marker_blocks(connection, len(records)))
     connection.rollback()
     expected = set()
     for block in range((len(records) + 1) // PLACES):
         places = range(block * PLACES, min((block + 1) * PLACES, len(records)))
-        if all(is_plain(records[one].account) and "\n" not in records[one].event_id for one in places) and all(
-            found.get(one) == (*records[one][:3], hashlib.sha256(records[one].body).digest()) for one in places
-        ):
+        if all(
+            is_plain(records[one].account) and "\n" not in records[one].event_id + records[one].type for one in places
+        ) and all(found.get(one) == (*records[one][:4], hashlib.sha256(records[one].body).digest()) for one in places):
             expected.add(block)
     assert compared.proved == expected
 
@@ -117,17 +121,17 @@ def is_plain(word: str) -> bool:
 
 def test_one_marker_with_the_words_of_two_is_not_two(connection: psycopg.Connection[Any]) -> None:
     blocks = EventBlocks()
-    first, second = Event("a", "test", "1", b"{}"), Event("a", "test", "2", b"{}")
+    first, second = Event("a", "test", "1", "x", b"{}"), Event("a", "test", "2", "x", b"{}")
     for offset, event in enumerate((first, second)):
         blocks.add(offset, headers_of(event), event.body)
     digest = hashlib.sha256(b"{}")
-    words = Event("a", "test", f"1\n0\n{digest.hexdigest()}\na\ntest\n2", b"{}")
+    words = Event("a", "test", f"1\ncom.stripe.x\n0\n{digest.hexdigest()}\na\ntest\n2", "x", b"{}")
     marker(connection, 1, words, digest=digest.digest(), state="processed")
     rows = marker_blocks(connection, 2)
     assert blocks.compare(rows).proved == frozenset()
     assert {one.digest for one in rows.values()} == {
         hashlib.sha256(
-            b"".join(b"a\ntest\n%d\n%d\n%b\n" % (n + 1, n, digest.hexdigest().encode()) for n in range(2))
+            b"".join(b"a\ntest\n%d\ncom.stripe.x\n%d\n%b\n" % (n + 1, n, digest.hexdigest().encode()) for n in range(2))
         ).digest()
     }, "without the count they would be the same"
 
@@ -145,7 +149,7 @@ def test_one_marker_with_the_words_of_two_is_not_two(connection: psycopg.Connect
 def test_what_is_kept_for_a_person_is_looked_at(
     connection: psycopg.Connection[Any], state: str, *, kept: bool, is_proved: bool
 ) -> None:
-    event, blocks = Event("a", "test", "1", b'{"a": 1}'), EventBlocks()
+    event, blocks = Event("a", "test", "1", "x", b'{"a": 1}'), EventBlocks()
     blocks.add(0, headers_of(event, onceflow_endpoint=b"stripe:events"), event.body)
     # Of what the reconciler brought, the marker has the digest of what it says.
     marker(connection, 0, event, digest=digest_of(b'{"a":1}'), state=state)
