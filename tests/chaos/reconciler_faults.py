@@ -193,6 +193,30 @@ def _register_kills() -> None:
         add(Fault(f"R5/{point}", "a reconciler is killed while another waits", "reconciler", killed, points=(point,)))
 
 
+@fault(
+    "R5/asleep",
+    "a reconciler sleeps in front of its publishing, and wakes up as a former one",
+    soak="reconciler",
+    points=("reconciler.before_publish",),
+)
+def asleep(world: World, dice: Random) -> str:
+    """Another one takes over and brings the events; what the sleeper then brings as well is done no second time."""
+    assert isinstance(world, ReconcilerWorld)
+    world.join("reconciler")
+    worker = _who_works(world)
+    worker.arm("reconciler.before_publish", "stop")
+    events = _missed(300)
+    world.tell(events)
+    firing = worker.wait_fired()
+    worker.wait_stopped()
+    _wait_done(world, events)
+    _wait_healed(world, events)
+    worker.disarm()
+    worker.thaw()
+    wait_for(lambda: worker.log_entries("reconciler_waits"), limit_seconds=BROUGHT_SECONDS, what="it has lost its lease")
+    return f"{firing}; another brought {len(events)} events; awake, it brought none or doubles that were known"
+
+
 def _who_works(world: ReconcilerWorld) -> Part:
     """The reconciler that holds the lease."""
     owner = str(world.value("SELECT owner FROM onceflow.lease WHERE name LIKE 'reconciler:%'"))
