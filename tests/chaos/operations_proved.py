@@ -58,7 +58,7 @@ class ProvedOperationsWorld(ReconcilerWorld, OperationsWorld):
         lists: Any = (self.client().v1.payment_intents.list(asked), self.client().v1.refunds.list(asked))
         found: Counter[str] = Counter()
         for one in (one for page in lists for one in page.auto_paging_iter()):
-            operation = dict(one.metadata or {}).get(METADATA_KEY)
+            operation = one.to_dict().get("metadata", {}).get(METADATA_KEY)
             if operation is None or one.status != "succeeded":
                 continue
             if operation not in known:
