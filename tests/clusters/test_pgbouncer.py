@@ -13,7 +13,7 @@ from tests.clusters.installation import Installation
 from tests.clusters.pgbouncer import PgBouncer
 from tests.processor.operations.operator_process import SmallStripe
 from tests.processor.operations.sample_effects import refund
-from tests.producer.bridge_process import wait_until
+from tests.waiting import wait_until
 
 EVENTS = 300
 NAMED_SECONDS = 40.0
@@ -84,6 +84,7 @@ def test_operations_of_an_application_behind_it_are_carried_out_without_wake_ups
         assert len(stripe.effects) == sum(stripe.effects.values()) == REQUESTS
 
 
+@pytest.mark.long
 def test_prepared_statements_behind_it_are_named_as_the_fault_and_cost_no_event(
     place: Installation, tmp_path: Path
 ) -> None:

@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,6 +18,8 @@ from typing import Any
 import psycopg
 import pytest
 import stripe
+
+from tests.waiting import wait_until
 
 PARTS = ("postgres", "kafka", "bridge", "processor", "operator", "relay", "reconciler", "simulator")
 READY_SECONDS = 120.0
@@ -65,10 +66,7 @@ class Up:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true in time"
-        threading.Event().wait(0.02)
+    wait_until(condition, within_seconds=seconds, why="the condition comes true")
 
 
 def alive(pid: int) -> bool:
@@ -206,6 +204,7 @@ def test_the_whole_life_of_a_data_folder(start: Callable[..., Up]) -> None:
     wait_for(lambda: not [pid for pid in later["pids"].values() if alive(pid)], ORPHAN_SECONDS)
 
 
+@pytest.mark.long
 def test_without_a_simulator_and_a_key_operations_wait(start: Callable[..., Up]) -> None:
     up = start()
     ready = up.wait_ready()

@@ -137,6 +137,7 @@ def test_a_folder_put_back_loses_and_doubles_nothing(world: World) -> None:
     assert deployment["restores"] == 1
 
 
+@pytest.mark.long
 @pytest.mark.soak
 def test_a_folder_put_back_and_the_topics_last_records_gone(world: World) -> None:
     """A person accepts that what consumers had of the lost records may come under other sequences; nothing else is asked."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.every_run import mostly_long
 from tests.processor.armed import KILLED, armed
 from tests.processor.processor_process import wait_until
 from tests.reconciler.conftest import CONNECTED, PLATFORM, MakeReconcilerRoad, ReconcilerRoad
@@ -73,7 +74,7 @@ def _leased_no_more(road: ReconcilerRoad) -> bool:
     return all(row["over"] for row in road.rows(query))
 
 
-@pytest.mark.parametrize("fault", ODD_LISTS)
+@pytest.mark.parametrize("fault", mostly_long(ODD_LISTS, every_run=["endless_list", "repeat_page"]))
 def test_a_list_that_cannot_be_believed_moves_nothing_and_others_go_on(road: ReconcilerRoad, fault: str) -> None:
     road.stripe.connect(CONNECTED)
     road.once(accounts=CONNECTED)
