@@ -123,7 +123,7 @@ def test_an_hour_with_more_pages_than_are_read_at_once_is_kept_whole(
         tell(road, 40, created=hour + part * HOUR_SECONDS // 3)
     # A page holds 100, so that the whole hour is too much and its halves are not.
     monkeypatch.setattr(stripe_lists, "PAGES_MAX", 1)
-    looked = {"first_seconds": 2 * HOUR_SECONDS + 60}
+    looked: dict[str, Any] = {"first_seconds": 2 * HOUR_SECONDS + 60}
     assert road.once(**looked)[PLATFORM]["brought"] == 120
     [kept] = hours(road)
     assert kept["listed"] == 120

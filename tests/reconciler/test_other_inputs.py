@@ -24,7 +24,7 @@ def test_an_event_that_waits_in_another_input_is_not_missed(road: ReconcilerRoad
     producer = Producer({"bootstrap.servers": road.bootstrap})
     body = json.dumps(client.v1.events.retrieve(by_bus).to_dict(for_json=True)).encode()
     value, headers = stripe_json(body)
-    producer.produce(foreign, value=value, headers=headers)
+    producer.produce(foreign, value=value, headers=list[tuple[str, str | bytes | None]](headers))
     assert producer.flush(20) == 0
     own, road.events = road.events, mirror
     road.deliver(by_mirror)
