@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.chaos.fault import fault, fired
 from tests.chaos.operations_world import PRICE, OperationsWorld
-from tests.chaos.reconciler_lists import wait_finding
+from tests.chaos.reconciler_lists import accept_what_nobody_lists, wait_finding
 from tests.chaos.reconciler_world import ReconcilerWorld
 from tests.chaos.snapshots import copy_postgres, put_postgres_back
 from tests.chaos.world import World
@@ -181,4 +181,5 @@ def refund_failed_out_of_reach(world: World, dice: Random) -> str:
     [facts] = [row[0] for row in world.rows("SELECT facts FROM onceflow.finding WHERE kind = 'operation_disagrees'")]
     assert facts["object_id"] == object_id
     assert facts["derived"] is True, facts
+    accept_what_nobody_lists(world)
     return f"operation_disagrees, derived from the object: {facts['why']}"

@@ -146,10 +146,10 @@ class ReconcilerWorld(World):
         """The last line of the last proof."""
         return self._said
 
-    def verify(self) -> dict[str, Any]:
+    def verify(self, *options: str) -> dict[str, Any]:
         """What ``onceflow verify --json`` says."""
         done = subprocess.run(
-            [sys.executable, "-m", "onceflow", "verify", "--json"],
+            [sys.executable, "-m", "onceflow", "verify", "--json", *options],
             env=self._environment("verify", "reconciler", {}),
             cwd=self.folder,
             capture_output=True,

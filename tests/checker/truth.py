@@ -61,6 +61,11 @@ def truth_of(
     for marker in snapshot.markers:
         if marker.identity not in elsewhere and (wrong := _lacks_record(snapshot, marker, states.entries)):
             found[wrong] += 1
+    # No log of ours is old enough for its retention.
+    starts = {row.partition: row.log_start for row in snapshot.progress}
+    found["records_deleted"] = len(
+        {one.position[0] for one in snapshot.markers if one.identity not in elsewhere and _is_before(one, starts)}
+    )
     found += _outcomes(snapshot)
     reached = {lane.lane: lane.published_seq for lane in snapshot.lanes}
     return Truth(
@@ -97,6 +102,11 @@ def _state(snapshot: Snapshot, partition: int, offset: int, states: Mapping[tupl
 
 def _is_passed(snapshot: Snapshot, partition: int, offset: int) -> bool:
     return any(row.partition == partition and offset < row.next_offset for row in snapshot.progress)
+
+
+def _is_before(marker: Marker, starts: Mapping[int, int]) -> bool:
+    partition, offset = marker.position
+    return offset < starts.get(partition, 0)
 
 
 def _lacks_record(snapshot: Snapshot, marker: Marker, entries: Mapping[tuple[int, int], Any]) -> str | None:
