@@ -40,11 +40,15 @@ SELECT lane, seq / %(places)s AS block, count(*) AS records,
 FROM onceflow.outcome GROUP BY 1, 2;
 
 -- name: unprove_originals
--- Blocks that hold the marker of an event of which another record was copied.  Index: primary key of inbox.
+-- Blocks that hold the marker of an event of which another record was copied, or an event that waits and whose bytes only its record
+-- tells, since the marker has a digest of what they say.  Index: primary key of inbox.
 DELETE FROM proved_event AS p
 USING (SELECT DISTINCT i.topic_id, i.partition, i."offset" / %(places)s AS block
        FROM seen_event AS s JOIN onceflow.inbox AS i USING (account, mode, event_id)
-       WHERE (i.topic_id, i.partition, i."offset") <> (s.topic_id, s.partition, s."offset")) AS original
+       WHERE (i.topic_id, i.partition, i."offset") <> (s.topic_id, s.partition, s."offset")
+       UNION
+       SELECT w.topic_id, w.partition, w."offset" / %(places)s FROM onceflow.parked AS w JOIN onceflow.inbox AS i USING (account, mode, event_id)
+       WHERE octet_length(i.body_sha256) <> 32) AS original
 WHERE (p.topic_id, p.partition, p.block) = (original.topic_id, original.partition, original.block)
 RETURNING p.topic_id, p.partition, p.block;
 
