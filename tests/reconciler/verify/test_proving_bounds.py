@@ -156,6 +156,7 @@ def judge_young_events(proving: ProvingRoad, monkeypatch: pytest.MonkeyPatch) ->
         patched.setattr(stripe_ledger, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + 3600))
         assert "missed_event" not in proving.kinds()
     proving.simulator.reset()
+    proving.simulator.advance(3600)
     assert "event_not_listed" in proving.kinds()
     proving.environment["ONCEFLOW_RECONCILER_GRACE_SECONDS"] = str(3 * DAY)
     assert "event_not_listed" not in proving.kinds()
