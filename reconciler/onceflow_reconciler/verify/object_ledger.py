@@ -73,7 +73,9 @@ class ObjectLedger:
         until = now - question.grace_seconds
         if question.until is not None:
             until = min(until, int(question.until.timestamp()))
-        since = min(begins, default=until) if question.since is None else int(question.since.timestamp())
+        since = (
+            min(begins, default=until) - CLOCKS_SECONDS if question.since is None else int(question.since.timestamp())
+        )
         window = Slice(max(since, now - REACH_SECONDS), until)
         seen = _Seen()
         if window.since < window.until:
