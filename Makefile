@@ -20,7 +20,7 @@ COMPILE := $(UV) pip compile --universal --python-version 3.11 --generate-hashes
 
 export PYTHON UV
 
-.PHONY: help venv test lint lint-ruff lint-format lint-types lint-imports format demo up chaos judge bench bench-large bench-requirements replay-large requirements clean
+.PHONY: help venv test lint lint-ruff lint-format lint-types lint-imports format demo up chaos judge bench bench-large bench-verify bench-requirements replay-large requirements clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
@@ -69,6 +69,9 @@ bench: $(STAMP) ## the ratios against what one would write instead, about 15 min
 
 bench-large: $(STAMP) ## the processor beside 10,000,000 markers, about 15 minutes and 20 GB of disk; ROUNDS=n ARGS=--quick
 	$(BIN)/python -m bench.large $(if $(ROUNDS),ROUNDS=$(ROUNDS)) $(ARGS)
+
+bench-verify: $(STAMP) ## the proof of 1,000,000 events, about 15 minutes and 15 GB of disk; ROUNDS=n
+	$(BIN)/python -m bench.verify EVENTS=1000000 $(if $(ROUNDS),ROUNDS=$(ROUNDS)) $(ARGS)
 
 replay-large: $(STAMP) ## 100,000 events replayed from offset 0 twice beside live traffic, about 5 minutes; ARGS='--events 10000'
 	@$(BIN)/python -m tests.processor.replay.beside_live $(ARGS)

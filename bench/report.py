@@ -17,6 +17,9 @@ LATEST = ROOT / "bench" / "latest.json"
 LATEST_LARGE = ROOT / "bench" / "latest-large.json"
 EVIDENCE = ROOT / "docs" / "evidence" / "bench.md"
 EVIDENCE_LARGE = ROOT / "docs" / "evidence" / "bench-large.md"
+LATEST_VERIFY = ROOT / "bench" / "latest-verify.json"
+EVIDENCE_VERIFY = ROOT / "docs" / "evidence" / "verify.md"
+COMMANDS = {EVIDENCE_LARGE: "make bench-large", EVIDENCE_VERIFY: "make bench-verify"}
 HEADINGS = ("figure", "goal", "measured", "ok", "what")
 
 
@@ -89,7 +92,7 @@ def write(
     json_file.write_text(json.dumps(as_json(measured, about=about), indent=2) + "\n", "utf-8")
     if page is not None:
         page.parent.mkdir(parents=True, exist_ok=True)
-        command = "make bench-large" if page == EVIDENCE_LARGE else "make bench"
+        command = COMMANDS.get(page, "make bench")
         page.write_text(as_page(measured, about=about, command=command), "utf-8")
 
 

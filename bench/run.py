@@ -12,19 +12,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from bench import verify
 from bench.children import SideFailed
 from bench.figures import Measured
 from bench.groups import GROUPS, LARGE_GROUPS, Group, chosen
 from bench.machine import about_machine, about_services
 from bench.peers_environment import make_environment
-from bench.report import EVIDENCE, EVIDENCE_LARGE, LATEST, LATEST_LARGE, as_table, write
+from bench.report import (
+    EVIDENCE,
+    EVIDENCE_LARGE,
+    EVIDENCE_VERIFY,
+    LATEST,
+    LATEST_LARGE,
+    LATEST_VERIFY,
+    as_table,
+    write,
+)
 from bench.sizes import FULL, QUICK, Sizes
 from bench.stage import Stage
 from onceflow.embedded import EmbeddedServices
 from onceflow.settings import user_cache_folder
 
+LARGE_PROOF_EVENTS = 1_000_000
 About = dict[str, dict[str, str]]
-USAGE = "usage: python -m bench [ONLY=group,figure,...] [ROUNDS=n] [--quick] [--output FILE]"
+USAGE = "usage: python -m bench [ONLY=group,figure,...] [ROUNDS=n] [EVENTS=n, of the group verify] [--quick] [--output FILE]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +44,7 @@ class Options:
 
     only: tuple[str, ...] = ()
     rounds: int | None = None
+    events: int | None = None
     quick: bool = False
     output: Path | None = None
 
@@ -40,7 +52,12 @@ class Options:
     def sizes(self) -> Sizes:
         """The sizes of this run."""
         sizes = QUICK if self.quick else FULL
-        return sizes if self.rounds is None else replace(sizes, rounds=self.rounds)
+        return replace(sizes, rounds=self.rounds or sizes.rounds, verify_events=self.events or sizes.verify_events)
+
+    @property
+    def is_large_proof(self) -> bool:
+        """Whether it is the proof over a million events, which has a page of its own."""
+        return self.events == LARGE_PROOF_EVENTS and not self.quick
 
 
 def read_options(words: Sequence[str], *, only: tuple[str, ...] = ()) -> Options:
@@ -62,6 +79,8 @@ def read_options(words: Sequence[str], *, only: tuple[str, ...] = ()) -> Options
             options = replace(options, only=tuple(value.split(",")))
         elif name == "ROUNDS" and value.isdecimal() and int(value) > 0:
             options = replace(options, rounds=int(value))
+        elif name == "EVENTS" and value.isdecimal() and int(value) > 0:
+            options = replace(options, events=int(value))
         else:
             raise ValueError(f"{word!r} is not understood")
     chosen(options.only)
@@ -96,12 +115,7 @@ def main(words: Sequence[str], *, only: tuple[str, ...] = ()) -> int:
         print("; ".join(f"{name} {text}" for name, text in section.items()))
     names = {one.figure.name for one in measured}
     if options.output is not None or not options.quick:
-        latest = LATEST_LARGE if names <= _names(LARGE_GROUPS) else LATEST
-        page = (
-            None
-            if options.quick
-            else {_names(GROUPS): EVIDENCE, _names(LARGE_GROUPS): EVIDENCE_LARGE}.get(frozenset(names))
-        )
+        latest, page = _places(names, options)
         write(measured, about=about, json_file=options.output or latest, page=page)
     failed = sorted(wanted - names)
     if failed:
@@ -132,6 +146,15 @@ def _run(options: Options, folder: Path) -> tuple[list[Measured], About]:
             "settings": about_services(stage.bootstrap, stage.database_url) | run,
         }
         return measure(stage, options.only), about
+
+
+def _places(names: set[str], options: Options) -> tuple[Path, Path | None]:
+    """Return where the numbers go, and the page; None where the run is not what a page is about."""
+    if options.is_large_proof and names == {figure.name for figure in verify.FIGURES}:
+        return LATEST_VERIFY, EVIDENCE_VERIFY
+    latest = LATEST_LARGE if names <= _names(LARGE_GROUPS) else LATEST
+    pages = {_names(GROUPS): EVIDENCE, _names(LARGE_GROUPS): EVIDENCE_LARGE}
+    return latest, None if options.quick or options.events is not None else pages.get(frozenset(names))
 
 
 def _names(groups: Sequence[Group]) -> frozenset[str]:

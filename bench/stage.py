@@ -28,6 +28,8 @@ from onceflow.topics import apply_topics, plan_from_settings
 
 PARTITIONS = 6
 FLUSH_SECONDS = 60.0
+POLL_SECONDS = 0.1
+"""So long it is waited for room when the client's queue is full."""
 _SQL = statements("bench")
 
 
@@ -104,7 +106,13 @@ class Stage:
             body = template if ids is None else template.replace(event_id.encode(), ids(number).encode(), 1)
             record = record_of(body, topic=road.events)
             headers: Any = record.headers
-            producer.produce(road.events, record.value, record.key, headers=headers)
+            while True:
+                try:
+                    producer.produce(road.events, record.value, record.key, headers=headers)
+                except BufferError:
+                    producer.poll(POLL_SECONDS)
+                else:
+                    break
         left = producer.flush(FLUSH_SECONDS)
         assert left == 0, f"{left} records were not confirmed"
 

@@ -170,14 +170,16 @@ class _Service:
         self._lifetime = lifetime
         self._metrics = metrics
         self._ready = False
+        self._has_worked = False
 
     def run(self, metrics_url: str) -> None:
         while not self._lifetime.stopping:
             try:
                 self._serve(metrics_url)
-            except Misconfigured:
-                raise
             except (Failure, psycopg.Error) as error:
+                if isinstance(error, Misconfigured) and not (self._has_worked and error.code == "topic_missing"):
+                    raise
+                # A topic that was there and is gone: whoever deleted it may be about to make it again.
                 code = error.code if isinstance(error, Failure) else "database_unavailable"
                 self._metrics.trouble.labels(code).inc()
                 log.warning("reconciler_waits", reason=first_line(error))
@@ -210,6 +212,7 @@ class _Service:
                     continue
                 try:
                     with _Tools(self._options, connection, wait=self._lifetime.wait) as tools:
+                        self._has_worked = True
                         cycle = self._cycle(connection, tools, lease, dry_run=False)
                         self._look_again_and_again(connection, cycle, lease, tools=tools)
                 finally:

@@ -148,9 +148,11 @@ def test_percentiles_are_values_that_were_seen() -> None:
 
 
 def test_words_of_the_command_line() -> None:
-    options = read_options(["ONLY=bridge,relay_vs_polling", "ROUNDS=5", "--quick", "--output", "there.json"])
+    options = read_options(
+        ["ONLY=bridge,relay_vs_polling", "ROUNDS=5", "EVENTS=7", "--quick", "--output", "there.json"]
+    )
     assert options.only == ("bridge", "relay_vs_polling")
-    assert options.sizes.rounds == 5
+    assert (options.sizes.rounds, options.sizes.verify_events) == (5, 7)
     assert options.output == Path("there.json")
     assert [group.name for group in chosen(options.only)] == ["bridge", "relay"]
     assert chosen(()) == list(GROUPS)

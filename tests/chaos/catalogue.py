@@ -90,7 +90,7 @@ def make_world(soak: str, folder: Path, seed: int) -> World:
         return BusWorld(folder, seed=seed)
     if soak == "reconciler_healthy":
         # Webhooks that are seconds late are no loss, as with the grace that is set by default.
-        return ReconcilerWorld(folder, seed=seed, settings={"reconciler.grace_seconds": 30})
+        return ReconcilerWorld(folder, seed=seed, settings={"reconciler.grace_seconds": 60})
     if soak.startswith("reconciler"):
         return ReconcilerWorld(folder, seed=seed)
     if soak in {"operations_proved", "operations_away", "operations_restored"}:

@@ -19,9 +19,11 @@ from tests.chaos.reconciler_world import ReconcilerWorld
 from tests.chaos.snapshots import copy_postgres, put_postgres_back
 from tests.chaos.world import World
 from tests.checker.operation_snapshot import Operations
+from tests.checker.truth import Truth
 
 METADATA_KEY = "onceflow_operation"
 DAY = 86_400
+REACH_DAYS = 30
 
 
 class ProvedOperationsWorld(ReconcilerWorld, OperationsWorld):
@@ -43,6 +45,27 @@ class ProvedOperationsWorld(ReconcilerWorld, OperationsWorld):
         """What a script did is no movement of ours."""
         found = super().read_operations()
         return replace(found, movements=tuple(one for one in found.movements if one.object not in self.scripted))
+
+    def truth(self) -> Truth:
+        """Objects at Stripe that name an operation which does not know them are differences as well."""
+        found = super().truth()
+        return replace(found, differences={**found.differences, **self._objects_astray()})
+
+    def _objects_astray(self) -> Counter[str]:
+        known = {str(one): at for one, at in self.rows("SELECT id, external_id FROM onceflow.operation")}
+        since = int(self.simulator.state()["now"]) - REACH_DAYS * DAY
+        asked: Any = {"created": {"gte": since}, "limit": 100}
+        lists: Any = (self.client().v1.payment_intents.list(asked), self.client().v1.refunds.list(asked))
+        found: Counter[str] = Counter()
+        for one in (one for page in lists for one in page.auto_paging_iter()):
+            operation = one.to_dict().get("metadata", {}).get(METADATA_KEY)
+            if operation is None or one.status != "succeeded":
+                continue
+            if operation not in known:
+                found["object_without_operation"] += 1
+            elif known[operation] != one.id:
+                found["operation_doubled"] += 1
+        return found
 
     def objects_of(self, operations: Collection[str]) -> set[str]:
         """Ids of all that Stripe's ledger has under operations."""
@@ -87,6 +110,7 @@ def forgotten_script(world: World, dice: Random) -> str:
         if one["kind"] == "charge" and one["operation"] in asking.ids and one["object"] not in world.scripted
     ]
     fired(len(world.scripted) == 4, "the script has charged")
+    world.expected = frozenset({"operation_doubled", "object_without_operation"})
     assert len(ours) == 2, ours
     return f"found: {sorted(kind for kind, *_ in rows)}, {PRICE} usd at stake each; our own charges: {len(ours)} of 2"
 
@@ -125,6 +149,7 @@ def operations_put_back(world: World, dice: Random) -> str:
     charges = Counter(one["operation"] for one in world.simulator.ledger().entries if one["kind"] == "charge")
     assert charges == dict.fromkeys([*before.ids, *after.ids], 1), charges
     world.scripted |= world.objects_of(after.ids)
+    world.expected = frozenset({"object_without_operation"})
     return f"2 waiting again and succeeded under their keys, 1 told to a person ({stranger}); {charges.total()} charges of 3"
 
 

@@ -14,6 +14,8 @@ from tests.processor.processor_process import wait_until
 from tests.reconciler.conftest import CONNECTED, PLATFORM, MakeReconcilerRoad, ReconcilerRoad
 from tests.reconciler.test_findings import command
 
+READS_MAX = 5
+"""Of an account, in a look that finds nothing new."""
 ODD_LISTS = {
     "repeat_page": "repeated",
     "endless_list": "repeated",
@@ -157,6 +159,31 @@ def test_what_can_never_be_brought_is_told_and_keeps_no_other_waiting(make_road:
     with psycopg.connect(road.database_url) as connection:
         connection.execute("UPDATE onceflow.reconcile_cursor SET done_until = done_until - interval '2 hours'")
     assert road.once()[PLATFORM] == told(listed=4)
+
+
+def test_a_look_with_nothing_to_do_reads_little_of_each_account(road: ReconcilerRoad) -> None:
+    road.stripe.connect(CONNECTED)
+    # No hour is due to be read as a whole.
+    road._environment["ONCEFLOW_RECONCILER_FIRST_HOURS"] = "1"
+    road.customers(3)
+    road.customers(2, account=CONNECTED)
+    road.stripe.advance(5)
+    road.once(accounts=CONNECTED)
+    with road.processor(ONCEFLOW_STRIPE_ACCOUNTS=CONNECTED):
+        road.wait_for_events(5)
+    before = _reads(road)
+    road.once(accounts=CONNECTED)
+    # The time, events, payments, refunds, and webhook endpoints, which a service looks at only now and then.
+    read = _reads(road) - before
+    assert set(read) == {PLATFORM, CONNECTED}
+    assert max(read.values()) <= READS_MAX, read
+
+
+def _reads(road: ReconcilerRoad) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for one in road.stripe.call("GET", "/reads")["reads"]:
+        found[one["account"]] += one["count"]
+    return found
 
 
 def test_events_that_become_visible_late_are_found_in_the_overlap(road: ReconcilerRoad) -> None:

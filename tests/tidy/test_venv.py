@@ -113,6 +113,7 @@ def test_help_is_the_default_and_names_every_public_target() -> None:
         "judge",
         "bench",
         "bench-large",
+        "bench-verify",
         "replay-large",
         "bench-requirements",
         "requirements",

@@ -73,9 +73,11 @@ class ObjectLedger:
         until = now - question.grace_seconds
         if question.until is not None:
             until = min(until, int(question.until.timestamp()))
-        since = (
-            min(begins, default=until) - CLOCKS_SECONDS if question.since is None else int(question.since.timestamp())
-        )
+        if question.since is None:
+            # Nothing of ours is older: the edge, in which nothing is looked for, lies before all of it.
+            since = min(begins, default=until) - 2 * CLOCKS_SECONDS
+        else:
+            since = int(question.since.timestamp())
         window = Slice(max(since, now - REACH_SECONDS), until)
         seen = _Seen()
         if window.since < window.until:

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from concurrent.futures import Executor
-from typing import Any, cast
-
-from confluent_kafka import Message
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from typing import Any
 
 from onceflow_processor.kafka_client import StartClient
-from onceflow_processor.records import Headers
 from onceflow_reconciler.verify.event_ledger import HINT_MARGIN
-from onceflow_reconciler.verify.folding import BLOCK_PLACES, OutcomeBlocks, Sum, outcome_words
-from onceflow_reconciler.verify.page_lines import outcome_row_of, plain_outcomes
+from onceflow_reconciler.verify.folding import BLOCK_PLACES, Sum
+from onceflow_reconciler.verify.outcome_fold import BESIDE_RECORDS_MIN, Asked, Blocks, FoldBeside, fold_outcomes
+from onceflow_reconciler.verify.page_lines import plain_outcomes
 from onceflow_reconciler.verify.question import Question
 from onceflow_reconciler.verify.tables import RowBlocks, Tables
 from onceflow_reconciler.verify.topic_scan import Bounds, TopicScan, begin_at, noted, opened
@@ -35,10 +34,16 @@ class OutcomeLedger:
         self._rows = rows
         self._beside = beside
         self._source = f"urn:onceflow:{question.rules.deployment}"
+        self._lanes: list[Any] = []
+        self._first: dict[int, int] = {}
+        self._bounds: dict[int, Bounds] = {}
+        self._asked: Asked | None = None
+        self._fold: FoldBeside | None = None
+        self._folded: Future[Mapping[int, Mapping[int, Sum]]] | None = None
         self.topics: dict[str, dict[str, Any]] = {}
 
-    def read(self) -> None:
-        """Read it.
+    def begin(self) -> None:
+        """Read what lanes say and then where the topic ends; where everything is asked for, begin to fold rows and a long topic.
 
         Raises:
             Failure, psycopg.Error: a ledger cannot be read; nothing is proved.
@@ -56,18 +61,55 @@ class OutcomeLedger:
         with opened(question.kafka, topic=question.outcome_topic, group=question.group) as scan:
             bounds = scan.bounds(facts.partitions)
             hints = None if question.since is None else scan.offsets_at(question.since - HINT_MARGIN, bounds)
-            first = begin_at(bounds, hints=hints, known={})
-            self.topics[question.outcome_topic] = noted(facts.topic_id, first, bounds)
-            if question.is_whole:
-                reached = self._read_blocks(scan, first, bounds)
-            else:
-                reached = self._copy_window(scan, first, bounds)
-        for lane, head, published, _ in lanes:
+        self._lanes, self._bounds, self._first = lanes, bounds, begin_at(bounds, hints=hints, known={})
+        self.topics[question.outcome_topic] = noted(facts.topic_id, self._first, bounds)
+        if question.is_whole:
+            self._asked = Asked(
+                kafka=question.kafka,
+                group=question.group,
+                topic=question.outcome_topic,
+                source=self._source,
+                first=self._first,
+                bounds=bounds,
+            )
+            self._folded = self._beside.submit(self._fold_rows)
+            if self._asked.records_max >= BESIDE_RECORDS_MIN:
+                with suppress(OSError):
+                    self._fold = FoldBeside(self._asked)
+
+    def read(self) -> None:
+        """Read the rest of it.
+
+        Raises:
+            Failure, psycopg.Error: as ``begin``.
+        """
+        question, bounds = self._question, self._bounds
+        # Folded before the scan is open: a client that waits would fetch nothing, and hold memory.
+        blocks = self._blocks()
+        with opened(question.kafka, topic=question.outcome_topic, group=question.group) as scan:
+            reached = self._copy_differing(scan, blocks) if blocks is not None else self._copy_window(scan)
+        for lane, head, published, _ in self._lanes:
             first_seq, last_seq = reached.get(lane, (None, None))
             given = {"lane": lane, "head_seq": head, "published_seq": published, "low": bounds[lane].low}
-            tables.run("add_lane", **given, first=first[lane], first_seq=first_seq, last_seq=last_seq)
+            self._tables.run("add_lane", **given, first=self._first[lane], first_seq=first_seq, last_seq=last_seq)
 
-    def _copy_window(self, scan: TopicScan, first: Mapping[int, int], bounds: Mapping[int, Bounds]) -> Reached:
+    def close(self) -> None:
+        """End what still folds."""
+        if self._fold is not None:
+            self._fold.close()
+
+    def _blocks(self) -> Blocks | None:
+        """Return the topic as blocks; None where only a window is asked for."""
+        if self._asked is None:
+            return None
+        blocks = None if self._fold is None else self._fold.blocks()
+        if blocks is None:
+            return fold_outcomes(self._asked, self._tables.count)
+        self._tables.count(self._asked.records_max)
+        return blocks
+
+    def _copy_window(self, scan: TopicScan) -> Reached:
+        first, bounds = self._first, self._bounds
         rows = [] if self._question.since is None else self._tables.rows("first_sequences")
         reached = self._copy(scan, first, bounds, proved={})
         # The time was only a hint: where the ledger knows an earlier outcome of the window, the rest is read too.
@@ -81,14 +123,10 @@ class OutcomeLedger:
                 reached[lane] = (min(lowest, reached[lane][0]), max(highest, reached[lane][1]))
         return reached
 
-    def _read_blocks(self, scan: TopicScan, first: Mapping[int, int], bounds: Mapping[int, Bounds]) -> Reached:
+    def _copy_differing(self, scan: TopicScan, blocks: Blocks) -> Reached:
         """Compare blocks of records with blocks of rows, and copy those that differ."""
-        folded = self._beside.submit(self._fold_rows)
-        blocks = {lane: OutcomeBlocks() for lane in bounds}
-        for page in scan.messages(first, bounds):
-            self._fold(page, blocks)
-            self._tables.count(len(page))
-        rows = folded.result()
+        assert self._folded is not None, "it was begun"
+        rows = self._folded.result()
         compared = {lane: one.compare(rows.get(lane, {})) for lane, one in blocks.items()}
         with self._tables.copy("copy_proved_outcomes") as copy:
             for lane, found in compared.items():
@@ -98,7 +136,7 @@ class OutcomeLedger:
         self._copy(
             scan,
             {lane: begin for lane, (begin, _) in again.items()},
-            {lane: Bounds(bounds[lane].low, end) for lane, (_, end) in again.items()},
+            {lane: Bounds(self._bounds[lane].low, end) for lane, (_, end) in again.items()},
             proved={lane: found.proved for lane, found in compared.items()},
         )
         return {
@@ -112,29 +150,6 @@ class OutcomeLedger:
         for lane, block, records, digest in self._rows.rows("outcome_blocks"):
             found.setdefault(lane, {})[block] = Sum(records, digest)
         return found
-
-    def _fold(self, page: list[Message], blocks: Mapping[int, OutcomeBlocks]) -> None:
-        source = self._source.encode()
-        names = {lane: b"%d" % lane for lane in blocks}
-        for message in page:
-            lane, offset, headers = message.partition(), message.offset(), message.headers()
-            key, value = message.key(), message.value()
-            assert lane is not None, "the scan leaves out what has no place"
-            assert offset is not None, "the scan leaves out what has no place"
-            words = None
-            if headers and key and value is not None:
-                said = cast("Headers", headers)
-                words = outcome_words(names[lane], key=key, value=value, headers=said, source=source)
-            if words is not None:
-                blocks[lane].add(offset, *words)
-                continue
-            row = outcome_row_of(message, self._source)
-            if row.seq is None:
-                blocks[lane].add_foreign(offset)
-            elif row.refill:
-                blocks[lane].add_refill(offset, row.seq)
-            else:
-                blocks[lane].add(offset, row.seq, None)
 
     def _copy(
         self,

@@ -89,11 +89,14 @@ class Proving:
             events = EventLedger(self._question, self._tables, rows=rows, beside=thread)
             outcomes = OutcomeLedger(self._question, self._tables, rows=rows, beside=thread)
             try:
+                outcomes.begin()
                 events.read()
                 outcomes.read()
             except BaseException:
                 rows.cancel()
                 raise
+            finally:
+                outcomes.close()
         return {**events.topics, **outcomes.topics}
 
     def _judge_lanes_behind(self) -> None:

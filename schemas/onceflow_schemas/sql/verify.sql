@@ -165,7 +165,11 @@ SELECT 'quarantine_without_record', format('%%s@%%s', q.partition, q."offset"),
        format('a quarantined record of partition %%s, offset %%s, which the log has not', q.partition, q."offset")
 FROM onceflow.quarantine AS q JOIN passed AS p USING (topic_id, partition)
 LEFT JOIN seen_event AS s ON (s.topic_id, s.partition, s."offset") = (q.topic_id, q.partition, q."offset")
-WHERE q."offset" >= p.first AND q."offset" < p.high AND s."offset" IS NULL;
+WHERE q."offset" >= p.first AND q."offset" < p.high AND s."offset" IS NULL
+  -- One of a proved block was kept after the block was folded: its record is there.
+  AND NOT EXISTS (SELECT FROM proved_event AS b
+                  WHERE (b.topic_id, b.partition, b.block) = (q.topic_id, q.partition, q."offset" / %(places)s)
+                    AND q."offset" >= b.since AND q."offset" < b.until);
 
 -- name: make_known
 -- Every event of the window that the ledgers know, once: a marker is alone of its event, unless something else names it too.
