@@ -7,7 +7,7 @@ the same topic.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,9 +25,10 @@ from onceflow.kafka_admin import KafkaAdmin
 from onceflow.migrations import migrate
 from onceflow.settings_model import TopicSettings
 from onceflow.topics import apply_topics, plan_from_settings
+from onceflow_schemas.event_record import OutgoingRecord
 
 PARTITIONS = 6
-FLUSH_SECONDS = 60.0
+FLUSH_SECONDS = 300.0
 POLL_SECONDS = 0.1
 """So long it is waited for room when the client's queue is full."""
 _SQL = statements("bench")
@@ -92,6 +93,19 @@ class Stage:
 
     def fill(self, road: Road, records: int, *, series: str, ids: Callable[[int], str] | None = None) -> None:
         """Publish records as the bridge does; ``ids`` makes other event ids from their numbers."""
+        made = bodies(records, series=series)
+        self.publish(
+            road,
+            (
+                record_of(
+                    body if ids is None else body.replace(event_id.encode(), ids(number).encode(), 1), topic=road.events
+                )
+                for number, (event_id, body) in enumerate(made)
+            ),
+        )
+
+    def publish(self, road: Road, records: Iterable[OutgoingRecord]) -> None:
+        """Publish records as they are."""
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -102,9 +116,7 @@ class Stage:
                 "queue.buffering.max.kbytes": 1_000_000,
             }
         )
-        for number, (event_id, template) in enumerate(bodies(records, series=series)):
-            body = template if ids is None else template.replace(event_id.encode(), ids(number).encode(), 1)
-            record = record_of(body, topic=road.events)
+        for record in records:
             headers: Any = record.headers
             while True:
                 try:

@@ -18,7 +18,7 @@ from bench.children import SideFailed, product_environment, running, wait_for
 from bench.figures import Figure, Measured
 from bench.measuring import Side, alternate, median_ratio
 from bench.stage import Road, Stage
-from bench.verify_road import scan, settle_road
+from bench.verify_road import fill_road, scan, settle_road
 from onceflow.settings import SettingSources, load_settings
 from onceflow.verifying import answer_of
 from onceflow_producer.lifetime import write_state
@@ -93,7 +93,7 @@ def _peak_mib() -> float:
 def measure(stage: Stage) -> list[Measured]:
     """Measure the figures of this module, each side once per round."""
     road = stage.road()
-    stage.fill(road, stage.sizes.verify_events, series="V")
+    fill_road(stage, road)
     with stage.database(road) as url:
         settle_road(stage, road, url)
         runs = _Runs(stage, road, url)

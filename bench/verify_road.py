@@ -1,8 +1,8 @@
 """A road on which every event was processed and every outcome published, made in bulk.
 
-Rule: records are those of the bridge and outcomes are published by the relay; only markers, outcomes and positions are written
-by a few statements, since a million of them would take the processor longer than all that is measured.  The proof says
-whether they are what the processor would have written.
+Rule: outcomes are published by the relay; records are copies of the bridge's with other ids (and attestations of their originals,
+which nobody asks for once a record was processed), and markers, outcomes and positions are written by a few statements, since a
+million of them would take bridge and processor longer than all that is measured.  The proof says whether they fit together.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any, cast
 import psycopg
 from confluent_kafka import Consumer, Message, TopicPartition
 
+from bench.bodies import TEMPLATES_MAX, bodies, record_of
 from bench.children import SideFailed, onceflow_part
 from bench.database import CLUSTER
 from bench.stage import PARTITIONS, Road, Stage
 from bench.statements import statements
 from onceflow_processor.kafka_client import admin_client, topic_id
 from onceflow_processor.records import Headers
+from onceflow_schemas.event_record import OutgoingRecord
 
 SCAN_RECORDS = 2_000
 SCAN_SECONDS = 0.5
@@ -55,6 +57,26 @@ def scan(bootstrap: str, topic: str) -> Iterator[list[Message]]:
             yield page
     finally:
         consumer.close()
+
+
+def fill_road(stage: Stage, road: Road) -> None:
+    """Publish the events."""
+    count = stage.sizes.verify_events
+    begun = time.monotonic()
+    originals = [
+        (event_id, record_of(body, topic=road.events))
+        for event_id, body in bodies(min(count, TEMPLATES_MAX), series="V")
+    ]
+
+    def copies() -> Iterator[OutgoingRecord]:
+        for number in range(count):
+            event_id, record = originals[number % len(originals)]
+            own, other = event_id.encode(), f"evt_V{number:08d}".encode()
+            headers = [(name, other if raw == own else raw) for name, raw in record.headers]
+            yield record._replace(value=record.value.replace(own, other), headers=headers)
+
+    stage.publish(road, copies())
+    stage.say(f"  {count:,} events published in {time.monotonic() - begun:.0f} s")
 
 
 def settle_road(stage: Stage, road: Road, url: str) -> None:

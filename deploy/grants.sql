@@ -93,7 +93,7 @@ GRANT SELECT, UPDATE (reason, due_at) ON onceflow.parked_key TO onceflow_worker;
 -- Reconciler: reads the ledger and writes what it finds; whatever it heals walks the road of live traffic.
 GRANT SELECT, INSERT, UPDATE ON onceflow.deployment TO onceflow_reconciler;
 GRANT SELECT ON onceflow.inbox, onceflow.quarantine, onceflow.progress, onceflow.parked, onceflow.parked_key, onceflow.operation,
-                onceflow.lane, onceflow.outcome, onceflow.outcome_contradiction, onceflow.audit
+                onceflow.lane, onceflow.outcome, onceflow.outcome_contradiction, onceflow.retention, onceflow.audit
 TO onceflow_reconciler;
 GRANT SELECT, INSERT, UPDATE ON onceflow.lease, onceflow.finding, onceflow.reconcile_cursor, onceflow.reconcile_hour
 TO onceflow_reconciler;

@@ -13,8 +13,8 @@
 --   onceflow_application your own application with `onceflow.attach`: asks for operations, claims facts, stages outcomes
 --   onceflow_operator    `onceflow progress`, `lanes`, `outcomes`, `operations`, `parked`, `quarantine`, `topics plan`: decisions
 --   onceflow_replayer    `onceflow replay --execute`: a member of onceflow_processor, in whose place your handlers run
---   onceflow_reconciler  `onceflow reconcile`: reads the ledger, writes findings, never changes what was done
---   onceflow_reader      reads, for whoever looks on
+--   onceflow_reconciler  `onceflow reconcile`, `verify --findings`: reads the ledger, writes findings, never changes what was done
+--   onceflow_reader      reads, for whoever looks on; `onceflow verify`
 --
 -- The bridge has no role: it never speaks to PostgreSQL.
 -- Nobody can log in until you give a password (\password onceflow_processor) or another method in pg_hba.conf.
@@ -36,6 +36,8 @@ BEGIN
         EXECUTE format('GRANT CONNECT ON DATABASE %I TO %I', current_database(), role_name);
     END LOOP;
     GRANT onceflow_processor TO onceflow_replayer;
+    -- A proof sorts what it has read in temporary tables.
+    EXECUTE format('GRANT TEMPORARY ON DATABASE %I TO onceflow_operator, onceflow_reader, onceflow_reconciler', current_database());
     -- For the schema onceflow: its first migration makes it, and thereby owns it.
     EXECUTE format('GRANT CREATE ON DATABASE %I TO onceflow_migrator', current_database());
 END

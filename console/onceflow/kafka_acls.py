@@ -147,6 +147,11 @@ def _reconciler(settings: Settings) -> Iterator[_Need]:
     own = settings.topics.events[0]
     why = "brings events that were missed; looks for them among the records that wait; asks for the topic's size limit"
     yield _Need("topic", own, ("READ", "WRITE", "DESCRIBE_CONFIGS"), why)
+    for foreign in settings.input_topics:
+        if foreign != own:
+            yield _Need("topic", foreign, ("READ", "DESCRIBE_CONFIGS"), "compares records with what was processed")
+    why = "compares what is published with the lanes"
+    yield _Need("topic", settings.topics.outcomes, ("READ", "DESCRIBE_CONFIGS"), why)
     yield _Need("group", reconciler_group(_deployment(settings)), ("DESCRIBE",), "looks at records")
 
 
@@ -163,6 +168,7 @@ def _operator(settings: Settings) -> Iterator[_Need]:
         yield _Need("topic", settings.topics.dead_letters, ("CREATE", "DESCRIBE", "ALTER_CONFIGS"), why)
     yield _Need("group", processor_group(deployment), ("DESCRIBE",), "looks at records and positions (progress)")
     yield _Need("group", replay_group(deployment), ("DESCRIBE",), "reads stretches again (replay)")
+    yield _Need("group", reconciler_group(deployment), ("DESCRIBE",), "compares records with the ledger (verify)")
     why = "makes the topic and raises what is set too low (topics); compares lanes with it (lanes)"
     yield _Need("topic", outcomes, ("READ", "CREATE", "ALTER_CONFIGS"), why)
     why = "opens a lane again in the relay's place (lanes resume)"

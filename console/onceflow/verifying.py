@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from onceflow.database import session
-from onceflow.kafka_names import processor_group
+from onceflow.kafka_names import reconciler_group
 from onceflow.progress_bar import progress_bar
 from onceflow.service_options import input_topic, reconciler_options
 from onceflow.settings_model import Settings
@@ -27,7 +27,7 @@ def question_of(settings: Settings) -> Question:
     assert settings.deployment.id is not None, "the command needs it"
     return Question(
         kafka=settings.kafka.for_consumer(),
-        group=processor_group(settings.deployment.id),
+        group=reconciler_group(settings.deployment.id),
         rules=_rules(settings),
         event_topics=tuple(settings.input_topics),
         outcome_topic=settings.topics.outcomes,

@@ -29,6 +29,7 @@ from onceflow_schemas.sql import queries
 from onceflow_schemas.times import format_time
 
 SOURCE: Final = "events"
+KIND: Final = "missed_event"
 WHO: Final = "reconciler"
 OBJECTS_BACK_SECONDS: Final = 30 * 24 * 3600
 """How long before a time without events an object may have been made that changed in it."""
@@ -52,6 +53,7 @@ class Told:
     unknown: int = 0
     missed: int = 0
     brought: int = 0
+    refused: int = 0
 
 
 class EventCycle:
@@ -108,7 +110,7 @@ class EventCycle:
         work = deque([*lies_ahead.slices, *hours, *once_more])
         while work:
             part = work.popleft()
-            unknown_before = told.unknown
+            waiting_before = told.unknown - told.refused
             try:
                 found = self._hand_over(account, part, told)
             except TooManyPages:
@@ -122,7 +124,7 @@ class EventCycle:
             except BacklogTooLong:
                 return "backlog"
             if part in hours:
-                self._keep_hour(account, part, found, waiting=told.unknown - unknown_before)
+                self._keep_hour(account, part, found, waiting=told.unknown - told.refused - waiting_before)
             self._move_cursor(account, part.until)
         if self._republisher is not None:
             if once_more:
@@ -159,6 +161,7 @@ class EventCycle:
 
     def _missed(self, account: str, unknown: list[Listed], told: Told) -> list[Listed]:
         """Return those that are not on their way either."""
+        unknown = self._not_accepted(account, unknown)
         if not unknown:
             return []
         told.unknown += len(unknown)
@@ -168,6 +171,13 @@ class EventCycle:
         told.missed += len(missed)
         # Stripe lists the newest first; they are brought in the order in which they happened.
         return missed[::-1]
+
+    def _not_accepted(self, account: str, events: list[Listed]) -> list[Listed]:
+        """Return the events but those that a person took as missed."""
+        subjects = {self._subject(account, event): event for event in events}
+        given = {"kind": KIND, "subjects": list(subjects)}
+        accepted = {subject for (subject,) in self._connection.execute(_SQL["accepted_subjects"], given).fetchall()}
+        return [event for subject, event in subjects.items() if subject not in accepted]
 
     def _unknown(self, account: str, events: Sequence[Listed]) -> list[Listed]:
         """Return the events that no table knows."""
@@ -211,29 +221,32 @@ class EventCycle:
         """Bring events, a portion at each step."""
         if not missed or self._republisher is None:
             return
-        found = [
-            Finding(
-                "missed_event",
-                f"event {account}/{self._mode}/{event.id}",
-                account,
-                self._mode,
-                {
-                    "event_id": event.id,
-                    "type": str(event.body.get("type", "")),
-                    "created": event.created,
-                    "undelivered": bool(event.body.get("pending_webhooks")),
-                },
-            )
-            for event in missed
-        ]
-        ids = self._record(found)
+        ids = self._record([self._finding(account, event) for event in missed])
         hit("reconciler.before_publish")
-        for _ in self._republisher.portions(account, missed):
+        refused: dict[str, str] = {}
+        for _ in self._republisher.portions(account, missed, refused=refused):
             yield
             self._check()
-        remedied(self._connection, ids, action="republish", who=WHO, result="confirmed by the broker")
-        told.brought += len(missed)
-        log.info("missed_events_brought", account=account, events=len(missed))
+        brought = [number for number, event in zip(ids, missed, strict=True) if event.id not in refused]
+        remedied(self._connection, brought, action="republish", who=WHO, result="confirmed by the broker")
+        told.brought += len(brought)
+        log.info("missed_events_brought", account=account, events=len(brought))
+        if refused:
+            self._tell_refused(account, [event for event in missed if event.id in refused], refused)
+            told.refused += len(refused)
+
+    def _finding(self, account: str, event: Listed, **more: object) -> Finding:
+        facts = {"event_id": event.id, "type": str(event.body.get("type", "")), "created": event.created}
+        more = more or {"undelivered": bool(event.body.get("pending_webhooks"))}
+        return Finding(KIND, self._subject(account, event), account, self._mode, {**facts, **more})
+
+    def _subject(self, account: str, event: Listed) -> str:
+        return f"event {account}/{self._mode}/{event.id}"
+
+    def _tell_refused(self, account: str, events: list[Listed], refused: dict[str, str]) -> None:
+        """What can never be brought stays a finding for a person, and the cursor goes on."""
+        self._record([self._finding(account, event, refused=refused[event.id]) for event in events])
+        log.warning("missed_events_refused", account=account, events=len(events), reason=refused[events[0].id])
 
     def _cursor(self, account: str, source: str = SOURCE) -> Cursor:
         return Cursor(self._connection, account=account, mode=self._mode, source=source)

@@ -19,7 +19,7 @@ _SQL = queries("reconcile")
 
 
 def record(connection: Connection[Any], findings: Sequence[Finding]) -> list[int]:
-    """Write findings that are seen now; return their ids."""
+    """Write findings that are seen now, each once; return their ids in the same order."""
     if not findings:
         return []
     given = {
@@ -31,7 +31,8 @@ def record(connection: Connection[Any], findings: Sequence[Finding]) -> list[int
         "amounts": [one.amount for one in findings],
         "currencies": Texts(one.currency for one in findings),
     }
-    return [row[0] for row in connection.execute(_SQL["found"], given).fetchall()]
+    ids = {(row[1], row[2]): row[0] for row in connection.execute(_SQL["found"], given).fetchall()}
+    return [ids[one.kind, one.subject] for one in findings]
 
 
 def remedied(connection: Connection[Any], finding_ids: Sequence[int], *, action: str, who: str, result: str) -> None:

@@ -187,8 +187,11 @@ class ObjectCycle:
                         "createds": [datetime.fromtimestamp(item.created, UTC) for item, _ in behind],
                     },
                 )
+                looked = [
+                    number for number, one in zip(ids, drifts, strict=True) if one[2].verdict == "operation_behind"
+                ]
                 remedied(
-                    self._connection, ids, action="look", who=WHO, result="the operation is looked up by its workers"
+                    self._connection, looked, action="look", who=WHO, result="the operation is looked up by its workers"
                 )
         log.warning("objects_disagree", account=account, findings=len(findings))
         return len(behind)

@@ -1,7 +1,7 @@
 """Brings events that were missed to the event topic, as the bridge would have.
 
 Rule: the record says who brings it and is attested like any other, with an endpoint that no webhook can have; an event counts as
-brought only with the broker's report.
+brought only with the broker's report.  One that can never be brought is told, and keeps no other waiting.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from onceflow_producer.signing_key import signing_key
 from onceflow_reconciler.list_page import Listed
 from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.envelope import read_envelope
-from onceflow_schemas.event_record import RECONCILER_ENDPOINT, build_event
+from onceflow_schemas.event_record import RECONCILER_ENDPOINT, OutgoingRecord, build_event
 from onceflow_schemas.failure import Misconfigured, Unavailable
 
 PORTION_EVENTS: Final = 100
@@ -29,6 +29,34 @@ REPORT_SECONDS_MAX: Final = 30.0
 MESSAGE_TIMEOUT_MS: Final = 20_000
 POLL_SECONDS: Final = 0.05
 RETIRE_SECONDS: Final = 2.0
+_NEVER_TAKEN: Final = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_RECORD})
+"""What a broker, or our client, says of a record that it would not take at any other time either."""
+
+
+class _Reports:
+    """What became of the records of one call; ``refused`` takes what can never be brought."""
+
+    def __init__(self, refused: dict[str, str]) -> None:
+        self.waiting: set[str] = set()
+        self._failed: list[str] = []
+        self._refused = refused
+
+    def note(self, event_id: str, error: KafkaError | None) -> None:
+        """A record was delivered, or was not."""
+        self.waiting.discard(event_id)
+        if error is None:
+            return
+        if error.code() in _NEVER_TAKEN:
+            self._refused[event_id] = f"the topic does not take its record: {error.str()}"
+        else:
+            self._failed.append(error.str())
+
+    def check(self) -> None:
+        """Raise ``Unavailable`` unless it is known of each record that it is there, or never will be."""
+        if self.waiting or self._failed:
+            reason = self._failed[0] if self._failed else "no report in time"
+            message = f"{len(self.waiting) + len(self._failed)} events were not confirmed: {reason}"
+            raise Unavailable("broker_unavailable", message)
 
 
 class Republisher:
@@ -63,18 +91,25 @@ class Republisher:
         self._deployment = deployment
         self._mode = mode
 
-    def publish(self, account: str, events: Sequence[Listed]) -> None:
-        """Publish events and wait until the broker has all of them; again harms nothing.
+    def publish(self, account: str, events: Sequence[Listed]) -> dict[str, str]:
+        """Publish events and wait until the broker has them, again harms nothing; return why some can never be brought, by id.
 
         Raises:
-            Unavailable: the broker does not have all of them, as far as we know.
+            Unavailable: the broker does not have all others, as far as we know.
             Misconfigured: ``attestation_key_missing``.
         """
-        for _ in self.portions(account, events):
+        refused: dict[str, str] = {}
+        for _ in self.portions(account, events, refused=refused):
             pass
+        return refused
 
-    def portions(self, account: str, events: Sequence[Listed]) -> Iterator[None]:
+    def portions(self, account: str, events: Sequence[Listed], *, refused: dict[str, str]) -> Iterator[None]:
         """As ``publish``, but yield between two portions, so that who calls may leave room for others.
+
+        Args:
+            account: whose list shows the events.
+            events: of the list.
+            refused: why an event can never be brought is added here, by its id.
 
         Raises:
             Unavailable, Misconfigured: as ``publish``.
@@ -83,46 +118,31 @@ class Republisher:
         key = signing_key(self._keys, now)
         if key is None:
             raise Misconfigured("attestation_key_missing", "no attestation key may sign at this time")
-        failed: list[str] = []
-        confirmed = 0
-
-        def report(error: KafkaError | None, _message: Message) -> None:
-            nonlocal confirmed
-            if error is None:
-                confirmed += 1
-            else:
-                failed.append(error.str())
-
+        reports = _Reports(refused)
         for begin in range(0, len(events), PORTION_EVENTS):
             if begin:
                 yield
             give_up_at = time.monotonic() + REPORT_SECONDS_MAX
             for event in events[begin : begin + PORTION_EVENTS]:
-                self._produce(account, event, received_at=now, key=key, report=report, give_up_at=give_up_at)
+                record = self._record(account, event, received_at=now, key=key)
+                if record.identity == (account, self._mode, event.id):
+                    self._produce(record, reports, give_up_at=give_up_at)
+                else:
+                    # Its marker would have another identity, so that the list would show it as missed for ever.
+                    refused[event.id] = "its id or its account is none that an event of this account has"
         give_up_at = time.monotonic() + REPORT_SECONDS_MAX
-        while confirmed + len(failed) < len(events) and time.monotonic() < give_up_at:
+        while reports.waiting and time.monotonic() < give_up_at:
             self._producer.poll(POLL_SECONDS)
-        if confirmed < len(events):
-            reason = failed[0] if failed else "no report in time"
-            raise Unavailable("broker_unavailable", f"{len(events) - confirmed} events were not confirmed: {reason}")
+        reports.check()
         hit("reconciler.after_publish")
 
     def close(self) -> None:
         """Let go of the producer."""
         self._producer.retire(purge=True, within_seconds=RETIRE_SECONDS).join(2 * RETIRE_SECONDS)
 
-    def _produce(
-        self,
-        account: str,
-        event: Listed,
-        *,
-        received_at: datetime,
-        key: AttestationKey,
-        report: Any,
-        give_up_at: float,
-    ) -> None:
+    def _record(self, account: str, event: Listed, *, received_at: datetime, key: AttestationKey) -> OutgoingRecord:
         body = written_again(event.body)
-        record = build_event(
+        return build_event(
             body,
             envelope=read_envelope(body),
             default_account=account,
@@ -135,19 +155,30 @@ class Republisher:
             key=key,
             traceparent=None,
         )
+
+    def _produce(self, record: OutgoingRecord, reports: _Reports, *, give_up_at: float) -> None:
+        event_id = record.identity.event_id
+        reports.waiting.add(event_id)
+
+        def on_delivery(error: KafkaError | None, _message: Message) -> None:
+            reports.note(event_id, error)
+
         while True:
             try:
                 self._producer.produce(
-                    self._topic, key=record.key, value=record.value, headers=record.headers, on_delivery=report
+                    self._topic, key=record.key, value=record.value, headers=record.headers, on_delivery=on_delivery
                 )
             except BufferError:
                 if time.monotonic() > give_up_at:
                     raise Unavailable("broker_unavailable", "the producer's queue stays full") from None
                 self._producer.poll(POLL_SECONDS)
             except KafkaException as error:
-                raise Unavailable(
-                    "broker_unavailable", f"the producer did not take a record: {error.args[0].str()}"
-                ) from error
+                said: KafkaError = error.args[0]
+                if said.code() in _NEVER_TAKEN:
+                    reports.note(event_id, said)
+                    return
+                message = f"the producer did not take a record: {said.str()}"
+                raise Unavailable("broker_unavailable", message) from error
             else:
                 return
 

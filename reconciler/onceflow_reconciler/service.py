@@ -145,8 +145,10 @@ def look_once(options: ReconcilerOptions, *, dry_run: bool) -> tuple[dict[str, L
         return _Service(options, lifetime, metrics=ReconcilerMetrics(CollectorRegistry())).once(dry_run=dry_run)
 
 
-def bring(options: ReconcilerOptions, events: Mapping[str, Sequence[str]]) -> None:
+def bring(options: ReconcilerOptions, events: Mapping[str, Sequence[str]]) -> dict[tuple[str, str], str]:
     """Read events at Stripe by their ids, by account, and bring them to the event topic; twice harms nothing.
+
+    Return why some can never be brought, by account and id.
 
     Raises:
         NotReadable: Stripe does not show one of them.
@@ -155,8 +157,11 @@ def bring(options: ReconcilerOptions, events: Mapping[str, Sequence[str]]) -> No
     with Lifetime(parent_pid=options.parent_pid) as lifetime:
         connection = connect(options.database_url, application_name=ROLE, prepared=options.prepared, autocommit=True)
         with connection, _Tools(options, connection, wait=lifetime.wait) as tools:
+            refused: dict[tuple[str, str], str] = {}
             for account, ids in events.items():
-                tools.republisher.publish(account, [tools.lists.event(account, one) for one in ids])
+                told = tools.republisher.publish(account, [tools.lists.event(account, one) for one in ids])
+                refused |= {(account, event_id): why for event_id, why in told.items()}
+            return refused
 
 
 class _Service:

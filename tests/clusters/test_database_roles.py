@@ -126,6 +126,15 @@ def test_the_grants_may_be_given_again_while_everything_runs(place: Installation
     assert planned.returncode == 0, planned.stderr
 
 
+@pytest.mark.parametrize(("role", "arguments"), [(RECONCILER, ["--findings"]), (READER, []), (OPERATOR, [])])
+def test_ledgers_are_compared_with_the_rights_to_read_them(
+    place: Installation, role: str, arguments: list[str]
+) -> None:
+    done = place.command("verify", "--without-stripe", *arguments, DATABASE_URL=address_of(role, place.database_url))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert ", 0 unexplained" in done.stdout
+
+
 def statements() -> Iterator[tuple[str, str, str]]:
     for role, files in USES.items():
         for name, wanted in files.items():

@@ -27,7 +27,7 @@ from tests.clusters.secure_broker import SecureBroker
 from tests.every_run import mostly_long
 from tests.waiting import wait_until
 
-ROLES = ("bridge", "processor", "relay", "operator")
+ROLES = ("bridge", "processor", "relay", "reconciler", "operator")
 COMMANDS = {"bridge": "bridge", "processor": "process", "relay": "relay"}
 PROBE_SECONDS = 20.0
 
@@ -92,6 +92,9 @@ def test_the_printed_rights_are_enough_for_the_whole_road(world: World) -> None:
     for arguments in (["progress", "show"], ["lanes", "show"]):
         shown = place.command(*arguments, **world.variables("operator"))
         assert shown.returncode == 0, shown.stderr
+    for role in ("operator", "reconciler"):
+        proved = place.command("verify", "--without-stripe", **world.variables(role))
+        assert proved.returncode == 0, proved.stdout + proved.stderr
     for role, part in parts.items():
         assert part.process.returncode == 0, role
         # A broker that has only just started may not know its coordinators yet; whoever waits for that says so.

@@ -44,6 +44,8 @@ def test_only_what_is_used_is_granted() -> None:
         ("User:worker", "topic", "out", ("READ", "DESCRIBE_CONFIGS")),
         ("User:worker", "group", "onceflow.shop.relay", ("DESCRIBE",)),
         ("User:reconciler", "topic", "own", ("READ", "WRITE", "DESCRIBE_CONFIGS")),
+        ("User:reconciler", "topic", "foreign", ("READ", "DESCRIBE_CONFIGS")),
+        ("User:reconciler", "topic", "out", ("READ", "DESCRIBE_CONFIGS")),
         ("User:reconciler", "group", "onceflow.shop.reconciler", ("DESCRIBE",)),
     ]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import psycopg
 import pytest
 
 from tests.every_run import mostly_long
 from tests.processor.armed import KILLED, armed
 from tests.processor.processor_process import wait_until
 from tests.reconciler.conftest import CONNECTED, PLATFORM, MakeReconcilerRoad, ReconcilerRoad
+from tests.reconciler.test_findings import command
 
 READS_MAX = 5
 """Of an account, in a look that finds nothing new."""
@@ -33,10 +35,10 @@ def seen(road: ReconcilerRoad) -> Counter[str]:
 def test_what_was_missed_is_brought_done_once_and_healed(road: ReconcilerRoad) -> None:
     events = road.customers(120)
     road.stripe.advance(5)
-    dry = road.once("--dry-run", status=1)
+    dry = road.once_by_command("--dry-run", status=1)
     assert dry[PLATFORM] == told(listed=120, missed=120)
     assert (road.states(), road.findings(), road.cursor()) == ({}, [], None), "nothing was written"
-    first = road.once()
+    first = road.once_by_command()
     assert first[PLATFORM] == told(listed=120, missed=120, brought=120)
     # Nothing has read them yet: they wait in the topic, and are not missed a second time.
     assert road.once()[PLATFORM]["missed"] == 0
@@ -117,6 +119,46 @@ def test_what_is_hard_to_write_is_brought_all_the_same(road: ReconcilerRoad) -> 
         road.wait_for_events(1)
     assert road.states() == {"evt_hard": "processed"}
     assert road.once()[PLATFORM]["missed"] == 0
+
+
+def test_what_can_never_be_brought_is_told_and_keeps_no_other_waiting(make_road: MakeReconcilerRoad) -> None:
+    road = make_road(partitions=1)
+    now = int(road.stripe.state()["now"])
+    common = {"type": "customer.created", "created": now, "livemode": False}
+    small, large = {"id": "cus_1", "object": "customer"}, {"id": "cus_2", "object": "customer", "note": "x" * 1_200_000}
+    told_events = [
+        {**common, "id": "evt_large", "data": {"object": large}},
+        {**common, "id": "evt-odd", "data": {"object": small}},
+        {**common, "id": "evt_theirs", "account": "acct_other", "data": {"object": small}},
+        {**common, "id": "evt_good", "data": {"object": small}},
+    ]
+    road.stripe.tell_events(told_events)
+    road.stripe.advance(5)
+    first = road.once(status=1)[PLATFORM]
+    assert (first["missed"], first["brought"], first["waits"]) == (4, 1, None)
+    refused = {row["facts"]["event_id"]: row["facts"].get("refused", "") for row in road.findings()}
+    assert "the topic does not take its record" in refused["evt_large"]
+    assert "none that an event of this account has" in refused["evt-odd"] == refused["evt_theirs"]
+    assert refused["evt_good"] == ""
+    assert road.rows("SELECT count(*) AS n FROM onceflow.remedy") == [{"n": 1}]
+    with road.processor():
+        road.wait_for_events(1)
+    second = road.once(status=1)[PLATFORM]
+    assert (second["missed"], second["brought"]) == (3, 0), "the cursor has moved: the overlap shows them again"
+    assert _positions(road) == 1, "nothing was written in vain"
+    for status in (1, 0):
+        road.stripe.advance(3600)
+        road.once(status=status)
+    waiting = road.rows("SELECT id, subject FROM onceflow.finding WHERE kind = 'missed_event' AND state = 'open'")
+    assert sorted(row["subject"].rpartition("/")[2] for row in waiting) == ["evt-odd", "evt_large", "evt_theirs"]
+    # What a person took as it is, is none any more.
+    numbers = [str(row["id"]) for row in waiting]
+    healed = command(road, "heal", *numbers, "--reason", "again", "--execute", status=1)
+    assert healed.stderr.count("none that an event of this account has") == 2
+    command(road, "accept", *numbers, "--reason", "known", "--execute")
+    with psycopg.connect(road.database_url) as connection:
+        connection.execute("UPDATE onceflow.reconcile_cursor SET done_until = done_until - interval '2 hours'")
+    assert road.once()[PLATFORM] == told(listed=4)
 
 
 def test_a_look_with_nothing_to_do_reads_little_of_each_account(road: ReconcilerRoad) -> None:

@@ -81,7 +81,7 @@ def test_an_outage_of_35_days_is_named_and_what_is_still_listed_is_brought(road:
     road.stripe.advance(2 * DAY)
     road.customers(3)
     road.stripe.advance(26 * DAY)
-    assert road.once("--dry-run", status=1)[PLATFORM]["missed"] == 3
+    assert road.once(dry_run=True, status=1)[PLATFORM]["missed"] == 3
     road.stripe.advance(7 * DAY)
     road.customers(5)
     road.stripe.advance(60)

@@ -150,19 +150,25 @@ def heal(
         for one in found:
             if one["kind"] in REMEDIES:
                 by_action.setdefault(REMEDIES[one["kind"]], []).append(one)
+        refused: dict[int, str] = {}
         if execute:
             if "republish" in by_action:
                 sources = setting_sources(config=config, kafka_config=kafka_config, assignments=assignments, live=live)
-                _bring(by_action["republish"], sources)
+                refused = _bring(by_action["republish"], sources)
+                by_action["republish"] = [one for one in by_action["republish"] if one["id"] not in refused]
             for action, ones in by_action.items():
                 heal_in_tables(connection, ones, action=action, who=operator_name(), reason=reason)
-    told = [{"id": one["id"], "kind": one["kind"], "action": REMEDIES.get(one["kind"])} for one in found]
+    told = [
+        {"id": one["id"], "kind": one["kind"], "action": None if one["id"] in refused else REMEDIES.get(one["kind"])}
+        for one in found
+    ]
     if as_json:
         write_object({"executed": execute, "findings": told})
     else:
         for one in found:
             remedy = REMEDIES.get(one["kind"])
             words = f"needs a person: {FINDING_KINDS[one['kind']].first}" if remedy is None else MEANINGS[remedy]
+            words = refused.get(one["id"], words)
             say(
                 f"{one['id']} {one['kind']} {one['subject']}: {words}"
                 + ("" if execute or remedy is None else " (--execute)")
@@ -170,7 +176,8 @@ def heal(
     raise typer.Exit(0 if len(found) == len(set(finding_ids)) and all(one["action"] for one in told) else 1)
 
 
-def _bring(found: Sequence[Mapping[str, Any]], sources: SettingSources) -> None:
+def _bring(found: Sequence[Mapping[str, Any]], sources: SettingSources) -> dict[int, str]:
+    """Bring events; return why some can never be brought, by the finding's number."""
     from onceflow.service_options import reconciler_options
     from onceflow.settings import load_settings
     from onceflow_reconciler.service import bring
@@ -182,9 +189,11 @@ def _bring(found: Sequence[Mapping[str, Any]], sources: SettingSources) -> None:
     for one in found:
         events.setdefault(one["account"], []).append(one["facts"]["event_id"])
     try:
-        bring(reconciler_options(settings), events)
+        refused = bring(reconciler_options(settings), events)
     except (NotReadable, NotBelieved) as error:
         raise Unavailable("stripe_not_readable", f"Stripe does not show the event: {error}") from error
+    by_event = {(one["account"], one["facts"]["event_id"]): one["id"] for one in found}
+    return {by_event[event]: why for event, why in refused.items()}
 
 
 @contextmanager

@@ -13,6 +13,8 @@ import typer
 from onceflow.command_options import Config, Json, KafkaConfig, Live, Set, setting_sources, settings_for_service
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onceflow_reconciler.account_cycle import Looked
 
 NEEDS = (
@@ -50,23 +52,28 @@ def reconcile(
     if not once:
         raise typer.Exit(run(options))
     found, ledgers = look_once(options, dry_run=dry_run)
+    accounts = {account: told_of(looked) for account, looked in found.items()}
     if as_json:
-        accounts = {account: _told(looked) for account, looked in found.items()}
         write_object({"accounts": accounts, "ledgers": ledgers})
     else:
-        for account, looked in found.items():
-            told = _told(looked)
+        for account, told in accounts.items():
             words = (
                 f"{told['listed']:,} events listed, {told['missed']:,} missed, {told['brought']:,} brought to the topic"
             )
             more = f"; {told['objects']:,} objects compared, {told['drifts']:,} disagree"
-            say(f"{account}: {words}{more}" + (f"; waits: {looked.waits}" if looked.waits else ""))
+            say(f"{account}: {words}{more}" + (f"; waits: {told['waits']}" if told["waits"] else ""))
         if ledgers:
             say(f"ledgers: {ledgers:,} differences; `onceflow findings list` shows them")
-    raise typer.Exit(0 if ledgers == 0 and all(looked.is_clean for looked in found.values()) else 1)
+    raise typer.Exit(status_of(found, ledgers))
 
 
-def _told(looked: Looked) -> dict[str, Any]:
+def status_of(found: Mapping[str, Looked], ledgers: int) -> int:
+    """Return 0 only when everything agrees, or was healed."""
+    return 0 if ledgers == 0 and all(looked.is_clean for looked in found.values()) else 1
+
+
+def told_of(looked: Looked) -> dict[str, Any]:
+    """Return what is said of an account."""
     events, objects = looked.events, looked.objects
     return {
         "listed": events.listed,

@@ -127,6 +127,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "lane": _READ,
         "outcome": _READ,
         "outcome_contradiction": _READ,
+        "retention": _READ,
         "audit": _READ,
         "lease": ("SELECT", "INSERT", "UPDATE"),
         "finding": ("SELECT", "INSERT", "UPDATE"),

@@ -94,6 +94,10 @@ WHERE finding.kind = 'missed_event' AND finding.state IN ('open', 'recurring')
   AND inbox.account = finding.account AND inbox.mode = finding.mode AND inbox.event_id = finding.facts ->> 'event_id'
 RETURNING finding.id;
 
+-- name: accepted_subjects
+-- Which of these a person took as they are.  Index: primary key of finding.
+SELECT subject FROM onceflow.finding WHERE kind = %(kind)s AND subject = ANY(%(subjects)s::text[]) AND state = 'accepted';
+
 -- name: gone
 -- Findings of these kinds about this subject that are not there any more.
 UPDATE onceflow.finding
