@@ -18,7 +18,8 @@ _KINDS: Final = (
         "missed_event",
         "an event of Stripe that never came",
         "Stripe lists the event; no marker, no quarantined record and no waiting record knows it. It is brought to the event topic from the list and "
-        "walks the usual road; the finding is healed when its marker is there.",
+        "walks the usual road; the finding is healed when its marker is there. One that can never be brought says why in `refused` (the topic does not take "
+        "its record, or its id or account is none of Stripe's) and keeps no other waiting: a person looks at it, and accepts the finding.",
         "possible",
         "onceflow reconcile --once",
     ),

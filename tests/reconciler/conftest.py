@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,13 +18,15 @@ from confluent_kafka import Producer
 from onceflow.commands.reconcile import status_of, told_of
 from onceflow.service_options import reconciler_options
 from onceflow.settings import SettingSources, load_settings
-from onceflow.verifying import question_of
+from onceflow.verifying import answer_of, question_of
 from onceflow_reconciler.service import look_once
+from onceflow_reconciler.verify.question import Answer
 from onceflow_schemas.envelope import read_envelope
 from onceflow_schemas.event_record import build_event
 from onceflow_simulator import Simulator
 from tests.processor.conftest import KEY
-from tests.processor.processor_process import Road
+from tests.processor.processor_process import Road, wait_until
+from tests.processor.relaying import all_published, relay
 
 PLATFORM, CONNECTED = "acct_simulator", "acct_C1"
 COMMAND_SECONDS_MAX = 120
@@ -61,6 +63,20 @@ class ReconcilerRoad(Road):
         assert status_of(found, ledgers) == status, (told, ledgers, self.findings())
         return told
 
+    def answer(self, *, with_stripe: bool = True, accounts: str = "", **asked: Any) -> Answer:
+        """``onceflow verify`` in this process; since, until, account and former as it takes them."""
+        environment = {**self._environment, "ONCEFLOW_STRIPE_ACCOUNTS": accounts}
+        settings = load_settings(SettingSources(), environment=environment).settings
+        given: dict[str, Any] = {"since": None, "until": None, "account": None, "former": None, **asked}
+        return answer_of(settings, with_stripe=with_stripe, **given)
+
+    def settle(self, events: int, *, accounts: str = "") -> None:
+        """Have so many events processed, and their outcomes published."""
+        with self.processor(ONCEFLOW_STRIPE_ACCOUNTS=accounts):
+            self.wait_for_events(events)
+        with relay(self):
+            wait_until(lambda: all_published(self), "all outcomes are published")
+
     def once_by_command(self, *arguments: str, status: int = 0, accounts: str = "") -> dict[str, Any]:
         """``onceflow reconcile --once``; what it said of each account."""
         done = subprocess.run(
@@ -95,25 +111,29 @@ class ReconcilerRoad(Road):
         return listed[:count][::-1]
 
     def deliver(self, event_id: str) -> None:
-        """Publish the event as the bridge does when its webhook comes after all, in Stripe's own bytes."""
+        """Publish the event as the bridge does when its webhook comes after all."""
         client = stripe.StripeClient(self.stripe.api_key, base_addresses={"api": self.stripe.url})
-        told = client.v1.events.retrieve(event_id).to_dict(for_json=True)
-        body = json.dumps(told, indent=2).encode()
-        made = build_event(
-            body,
-            envelope=read_envelope(body),
-            default_account=PLATFORM,
-            default_mode="test",
-            received_at=datetime.now(UTC),
-            endpoint="endpoint-1",
-            source="webhook",
-            deployment=self.deployment,
-            topic=self.events,
-            key=KEY,
-            traceparent=None,
-        )
-        producer = Producer({"bootstrap.servers": self.bootstrap})
-        self.produce(producer, made.key, made.value, headers=made.headers)
+        self.deliver_all([client.v1.events.retrieve(event_id).to_dict(for_json=True)])
+
+    def deliver_all(self, events: Sequence[dict[str, Any]]) -> None:
+        """Publish events as the bridge does, in Stripe's own bytes."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "partitioner": "murmur2_random"})
+        for event in events:
+            body = json.dumps(event, indent=2).encode()
+            made = build_event(
+                body,
+                envelope=read_envelope(body),
+                default_account=PLATFORM,
+                default_mode="test",
+                received_at=datetime.now(UTC),
+                endpoint="endpoint-1",
+                source="webhook",
+                deployment=self.deployment,
+                topic=self.events,
+                key=KEY,
+                traceparent=None,
+            )
+            self.produce(producer, made.key, made.value, headers=made.headers)
         assert producer.flush(20) == 0
 
     def findings(self) -> list[dict[str, Any]]:

@@ -71,7 +71,9 @@ class Proving:
             self._tables.run(step)
         note_ends(self._question, self._tables, topics)
         for step in STEPS:
-            self._tables.run(step)
+            self._tables.run(step, begins=self._question.since is not None)
+            # Whoever is told renews a lease meanwhile.
+            self._tables.count(0)
         self._judge_lanes_behind()
         hours = self._hours()
         stripe: dict[str, Any] = {}

@@ -58,7 +58,7 @@ SELECT topic_id, partition, next_offset FROM onceflow.progress;
 SELECT lane, head_seq, published_seq, topic_id FROM onceflow.lane ORDER BY lane;
 
 -- name: first_offsets
--- The first record of the window by the ledger: a time is only a hint where to begin.
+-- The first record of the window by the ledger: a time is only a hint where to begin.  Index: inbox_times.
 SELECT topic_id, partition, min("offset") FROM onceflow.inbox
 WHERE coalesce(event_created, received_at) >= %(since)s GROUP BY topic_id, partition;
 
@@ -69,7 +69,7 @@ SELECT lane, min(seq) FROM onceflow.outcome WHERE created_at >= %(since)s GROUP 
 ANALYZE seen_event, seen_outcome, proved_event, proved_outcome;
 
 -- name: make_marker
--- The markers of the window that no block has proved.
+-- The markers of the window that no block has proved.  Index: inbox_times.
 CREATE TEMPORARY TABLE marker ON COMMIT DROP AS
 SELECT account, mode, event_id, topic_id, partition, "offset"
 FROM onceflow.inbox
@@ -301,18 +301,23 @@ WHERE seq <= before
 UNION ALL
 SELECT 'lane_rows_missing', lane::text,
        format('lane %%s: %%s rows between sequence %%s and its head %%s', lane, rows, first_seq, head_seq)
-FROM (SELECT l.lane, l.head_seq, count(r.seq) AS rows, coalesce(min(r.seq), 1) AS first_seq, max(r.seq) AS last_seq,
-             bool_or(g.gone_before > '-infinity') AS may_begin_late
-      FROM onceflow.lane AS l LEFT JOIN onceflow.outcome AS r ON r.lane = l.lane
-      LEFT JOIN onceflow.retention AS g ON g.name = 'outcome/' || l.lane
-      GROUP BY l.lane, l.head_seq) AS counted
+FROM (SELECT l.lane, l.head_seq, r.rows, coalesce(r.first_seq, 1) AS first_seq, r.last_seq,
+             g.gone_before > '-infinity' OR %(begins)s::boolean AS may_begin_late
+      FROM onceflow.lane AS l
+      -- A window is counted from its first outcome on; everything from the first sequence on.  Index: outcome_created.
+      LEFT JOIN (SELECT lane, min(seq) AS seq FROM onceflow.outcome WHERE %(begins)s::boolean AND created_at >= %(since)s GROUP BY lane) AS w
+             ON w.lane = l.lane
+      CROSS JOIN LATERAL (SELECT count(*) AS rows, min(seq) AS first_seq, max(seq) AS last_seq FROM onceflow.outcome
+                          WHERE lane = l.lane AND seq >= CASE WHEN %(begins)s::boolean THEN w.seq ELSE 1 END) AS r
+      LEFT JOIN onceflow.retention AS g ON g.name = 'outcome/' || l.lane) AS counted
 WHERE NOT (rows = 0 AND (head_seq = 0 OR coalesce(may_begin_late, false)))
   AND (rows <> head_seq - first_seq + 1 OR last_seq IS DISTINCT FROM head_seq
        OR (first_seq <> 1 AND NOT coalesce(may_begin_late, false)))
 UNION ALL
 SELECT 'published_beyond_topic', lane::text,
        format('lane %%s: %%s are said to be published, the topic ends with %%s', lane, published_seq, coalesce(last_seq, 0))
-FROM lane_before WHERE published_seq > coalesce(last_seq, 0) AND (low = 0 OR last_seq IS NOT NULL);
+-- Where reading began late, and nothing was there, the end is not known.
+FROM lane_before WHERE published_seq > coalesce(last_seq, 0) AND (first = 0 OR last_seq IS NOT NULL);
 
 -- name: lanes_behind
 -- Lanes whose topic has more than they say is published; a relay notes it a moment after its commit.
