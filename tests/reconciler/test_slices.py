@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from onceflow_reconciler.slices import AGAIN_SLICES_MAX, AHEAD_SLICES_MAX, Slice, SliceRules, again, ahead
 
 HOUR, DAY = 3600, 86_400
-NOW = 100 * DAY
+NOW = 1000 * DAY
 RULES = SliceRules(overlap_seconds=600, grace_seconds=120, slice_seconds_max=HOUR)
 FIRST_LISTED = NOW - 30 * DAY + HOUR
 
@@ -43,7 +45,7 @@ def test_what_no_list_shows_any_more_is_named() -> None:
 def test_after_a_long_outage_there_are_few_and_longer_stretches_without_a_gap(days: int) -> None:
     slices = ahead(NOW - days * DAY, now=NOW, rules=RULES, is_endless=True).slices
     assert len(slices) <= AHEAD_SLICES_MAX
-    assert all(one.until == other.since for one, other in zip(slices, slices[1:], strict=False))
+    assert all(one.until == other.since for one, other in pairwise(slices))
     assert (slices[0].since, slices[-1].until) == (NOW - days * DAY - 600, NOW - 120)
 
 
