@@ -24,7 +24,8 @@ from onceflow_schemas.failure import Failure
 
 BESIDE_RECORDS_MIN: Final = 100_000
 """With fewer records the start of another process costs more than it saves."""
-_COMMAND: Final = (sys.executable, "-c", f"from {__name__} import answer_beside; answer_beside()")
+# ``-P``: whatever lies in the working folder is no module of ours.
+_COMMAND: Final = (sys.executable, "-P", "-c", f"from {__name__} import answer_beside; answer_beside()")
 
 Blocks = Mapping[int, OutcomeBlocks]
 """By lane."""

@@ -19,7 +19,8 @@ from onceflow_processor.relay.kafka_clients import Refusals, open_reader
 from onceflow_schemas.failure import Misconfigured, Unavailable
 
 PAGE_RECORDS: Final = 2_000
-PAGE_SECONDS: Final = 0.2
+PAGE_SECONDS: Final = 0.05
+"""A page that is not full is waited for so long, also at the end of a log."""
 ASK_SECONDS_MAX: Final = 10.0
 SILENCE_SECONDS_MAX: Final = 60.0
 """No record and no end for so long: the broker is away."""
