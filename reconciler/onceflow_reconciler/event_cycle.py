@@ -169,7 +169,8 @@ class EventCycle:
         # Asked again: what the processor has done while the topic was looked through is known by now.
         missed = self._unknown(account, [event for event in unknown if event.id not in waiting])
         told.missed += len(missed)
-        return missed
+        # Stripe lists the newest first; they are brought in the order in which they happened.
+        return missed[::-1]
 
     def _not_accepted(self, account: str, events: list[Listed]) -> list[Listed]:
         """Return the events but those that a person took as missed."""

@@ -161,7 +161,7 @@ def operations_put_back(world: World, dice: Random) -> str:
     quiet=True,
 )
 def refund_failed_out_of_reach(world: World, dice: Random) -> str:
-    """35 days later the event is out of reach: the objects are compared again, and a person is asked with what they show."""
+    """35 days later the event is out of reach: the object is compared again, the workers settle what it shows, and a person is asked."""
     assert isinstance(world, ProvedOperationsWorld)
     with world.asking() as asking:
         asking.refund()
@@ -177,8 +177,10 @@ def refund_failed_out_of_reach(world: World, dice: Random) -> str:
     for name in ("bridge", "processor", "operator", "reconciler"):
         world.restart(name)
     wait_finding(world, "events_out_of_reach", "open")
-    wait_finding(world, "operation_disagrees", "open")
-    [facts] = [row[0] for row in world.rows("SELECT facts FROM onceflow.finding WHERE kind = 'operation_disagrees'")]
+    wait_finding(world, "refund_failed_later", "open")
+    wait_finding(world, "operation_behind", "healed")
+    [facts] = [row[0] for row in world.rows("SELECT facts FROM onceflow.finding WHERE kind = 'operation_behind'")]
     assert facts["object_id"] == object_id
     assert facts["derived"] is True, facts
-    return f"operation_disagrees, derived from the object: {facts['why']}"
+    assert world.states([refund]) == {refund: "failed"}
+    return f"derived from the object: {facts['why']}; the operation has failed, and a person is asked (refund_failed_later)"

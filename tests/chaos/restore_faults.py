@@ -26,6 +26,7 @@ from tests.chaos.snapshots import (
 from tests.chaos.topics import delete_records, make_again
 from tests.chaos.waits import processed, published
 from tests.chaos.world import World
+from tests.checker.expectation import ONCE, OUTCOME_TYPES
 from tests.checker.waiting import wait_for
 
 NOTICED_SECONDS = 90.0
@@ -33,6 +34,10 @@ RECORDS_GONE = frozenset({"I1:", "I3:", "I5:", "I9: the marker"})
 """As in ``ledger_faults``: markers stand whose records are gone for good.  That nothing was lost is asked of Stripe's list instead."""
 BYTES_GONE = frozenset({"I1: answered 200 but not in the topic"})
 """Events came back from Stripe's list, which writes them in other bytes than their webhooks had."""
+ORDER_GONE = BYTES_GONE | {"I4:", "I2: the fact"}
+"""They came back in the list's order, and outcomes in that of the lost records.  Two events of one fact may then be met the other way round,
+which tells it twice (decision 0029); the row counts them.  Gaps, doubles and foreign records in lanes are judged by the proof and the truth."""
+ONCE_TYPES = sorted({OUTCOME_TYPES[one] for one in ONCE})
 TAIL_RECORDS = 1_000
 MANY_PER_SECOND = 300.0
 
@@ -69,7 +74,11 @@ def healed(world: ReconcilerWorld, *kinds: str) -> None:
     """Wait until nothing of these kinds is open."""
     for kind in kinds:
         wait_finding(world, kind, "healed", limit_seconds=NOTICED_SECONDS)
-        assert "open" not in world.findings(kind).values()
+
+        def none_open(kind: str = kind) -> bool:
+            return "open" not in world.findings(kind).values()
+
+        wait_for(none_open, limit_seconds=NOTICED_SECONDS, what=f"no finding {kind} is open")
 
 
 @fault(
@@ -250,7 +259,7 @@ def put_back_live(world: World, dice: Random) -> str:
     "D6/both",
     "PostgreSQL is put back, and the event topic loses its last records",
     soak="reconciler_both",
-    breaks=BYTES_GONE,
+    breaks=ORDER_GONE,
     last=True,
     quiet=True,
 )
@@ -279,7 +288,11 @@ def both_put_back(world: World, dice: Random) -> str:
     done = all_done(world)
     assert done >= markers, (done, markers)
     healed(world, "missed_event")
-    return f"{lost} records gone, published {before} -> {restored}; {_imported(world)} imported, {len(world.findings())} from the list, {done} done once"
+    twice = world.value(
+        "SELECT count(*) FROM (SELECT FROM onceflow.outcome WHERE type = ANY(%s) GROUP BY type, key HAVING count(*) > 1) AS twice",
+        ONCE_TYPES,
+    )
+    return f"{lost} records gone, {twice} facts told twice, published {before} -> {restored}; {_imported(world)} imported, {len(world.findings())} from the list, {done} done once"
 
 
 def _settle_stops(world: World, decide: Callable[[], None]) -> None:
