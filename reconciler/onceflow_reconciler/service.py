@@ -284,7 +284,7 @@ class _Service:
             wait=self._lifetime.wait,
             **common,
         )
-        objects = ObjectCycle(connection, tools.lists, dry_run=dry_run, **common)
+        objects = ObjectCycle(connection, tools.lists, deployment=options.deployment, dry_run=dry_run, **common)
         return AccountCycle(
             connection, tools.lists, events=events, objects=objects, mode=options.mode, check=check, dry_run=dry_run
         )

@@ -144,7 +144,8 @@ class ReconcilerRoad(Road):
         )
 
     def cursor(self, account: str = PLATFORM) -> Any:
-        rows = self.rows("SELECT done_until FROM onceflow.reconcile_cursor WHERE account = %s", account)
+        query = "SELECT done_until FROM onceflow.reconcile_cursor WHERE account = %s AND source = 'events'"
+        rows = self.rows(query, account)
         return rows[0]["done_until"] if rows else None
 
 
