@@ -158,5 +158,5 @@ def judge_young_events(proving: ProvingRoad, monkeypatch: pytest.MonkeyPatch) ->
     proving.simulator.reset()
     proving.simulator.advance(3600)
     assert "event_not_listed" in proving.kinds()
-    proving.environment["ONCEFLOW_RECONCILER_GRACE_SECONDS"] = str(3 * DAY)
+    proving.environment["ONCEFLOW_RECONCILER_GRACE_SECONDS"] = str(DAY)
     assert "event_not_listed" not in proving.kinds()
