@@ -16,6 +16,8 @@ REACH_MARGIN_SECONDS: Final = 3600
 """What is so close to the end of the list may leave it while it is read."""
 
 
+AHEAD_SLICES_MAX: Final = 96
+"""Stretches of one look: after an outage of weeks they are longer, since each costs a read though nothing may be in it."""
 AGAIN_SLICES_MAX: Final = 48
 """Stretches that are looked at once more in one look: what is new waits no longer than for these."""
 
@@ -40,7 +42,7 @@ class SliceRules:
     Attributes:
         overlap_seconds: read again before the cursor.
         grace_seconds: events younger than this are not judged: their webhook may be on its way.
-        slice_seconds_max: the longest stretch that is read before the cursor moves.
+        slice_seconds_max: the longest stretch that is read before the cursor moves, unless there are very many of them.
     """
 
     overlap_seconds: int = 600
@@ -71,8 +73,9 @@ def ahead(done_until: int, *, now: int, rules: SliceRules, is_endless: bool = Fa
     lost = Slice(done_until, first_listed) if done_until < first_listed else None
     since = max(since, first_listed)
     slices: list[Slice] = []
+    longest = max(rules.slice_seconds_max, -(-(until - since) // AHEAD_SLICES_MAX))
     while since < until:
-        end = min(since + rules.slice_seconds_max + rules.overlap_seconds * (not slices), until)
+        end = min(since + longest + rules.overlap_seconds * (not slices), until)
         slices.append(Slice(since, end))
         since = end
     return Ahead(tuple(slices), lost)

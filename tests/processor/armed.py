@@ -26,14 +26,14 @@ def armed(
     command: str = "process",
     settings: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Start it; it does ``action`` where it passes ``point`` for the ``at``-th time."""
+    """Start it, a command with its words; it does ``action`` where it passes ``point`` for the ``at``-th time."""
     # Not named by the place alone: what has fired is remembered, and an heir may be killed at the same one.
     name = f"{command}-{uuid.uuid4().hex[:6]}-{point}"
     plan, fired = road.folder / f"plan-{name}.json", road.folder / f"fired-{name}"
     plan.write_text(json.dumps({"serial": 1, "armed": [{"point": point, "action": action, "at": at, "times": 1}]}))
     log = (road.folder / f"armed-{name}.log").open("wb")
     process = subprocess.Popen(
-        [sys.executable, str(PART_PROCESS), str(plan), str(fired), command],
+        [sys.executable, str(PART_PROCESS), str(plan), str(fired), *command.split()],
         env={**road._environment, **(settings or {})},
         stdout=log,
         stderr=log,

@@ -8,6 +8,7 @@ import pytest
 
 from onceflow_reconciler.endpoint_checks import judge_backlog, judge_clocks, judge_endpoints
 from tests.reconciler.conftest import PLATFORM, ReconcilerRoad
+from tests.reconciler.test_objects import charged
 
 DAY = 86_400
 OURS: dict[str, Any] = {
@@ -75,18 +76,22 @@ def test_an_endpoint_that_stripe_has_disabled_is_told_and_healed(road: Reconcile
 
 
 def test_an_outage_of_35_days_is_named_and_what_is_still_listed_is_brought(road: ReconcilerRoad) -> None:
-    """R4: of 35 days Stripe lists the last 30."""
+    """R4, R54: of 35 days Stripe lists the last 30."""
     road.stripe.add_webhook("http://127.0.0.1:9/webhooks/stripe", secrets=["whsec_x"])
     road.once()
     road.stripe.advance(2 * DAY)
     road.customers(3)
+    # R54: nobody can list its events afterwards, and the object says all the same that somebody has charged.
+    made = charged(road)
     road.stripe.advance(26 * DAY)
-    assert road.once(dry_run=True, status=1)[PLATFORM]["missed"] == 3
+    assert road.once(dry_run=True, status=1)[PLATFORM]["missed"] > 3
     road.stripe.advance(7 * DAY)
     road.customers(5)
     road.stripe.advance(60)
-    told = road.once()[PLATFORM]
-    assert (told["missed"], told["brought"]) == (5, 5)
+    told = road.once(status=1)[PLATFORM]
+    assert (told["missed"], told["brought"], told["drifts"]) == (5, 5, 1)
+    [row] = road.rows("SELECT facts FROM onceflow.finding WHERE kind = 'object_without_operation'")
+    assert (row["facts"]["object_id"], row["facts"]["derived"]) == (made, True)
     found = kinds(road)
     assert found["events_out_of_reach"] == "open"
     assert found["reconcile_behind"] == "healed", "it was told, and is read to its end now"
