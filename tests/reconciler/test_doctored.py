@@ -98,7 +98,8 @@ ROWS = {
 DOUBLED = {
     "quarantine": (
         'INSERT INTO onceflow.quarantine (topic_id, partition, "offset", topic, code, detail, headers, value)'
-        ' SELECT topic_id, partition, "offset" + 1, topic, code, detail, headers, value '
+        " SELECT topic_id, (SELECT partition FROM onceflow.inbox WHERE state = 'processed' ORDER BY event_id LIMIT 1),"
+        " (SELECT \"offset\" FROM onceflow.inbox WHERE state = 'processed' ORDER BY event_id LIMIT 1), topic, code, detail, headers, value "
     ),
     "inbox": (
         "INSERT INTO onceflow.inbox SELECT account, mode, event_id || '2', state, type, object_id, api_version, topic_id,"
