@@ -6,7 +6,7 @@ Rule: it commits nothing and joins no group, so a look disturbs no processor; ev
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import datetime
 from types import TracebackType
@@ -35,9 +35,18 @@ class LogReader:
         kafka: the operator's librdkafka properties.
         group: a name that the client wants to have; it is not joined, but the broker may ask for the right to it.
         deadline_seconds: for everything that is done with it together.
+        tick: called again and again while it reads and waits; what it raises ends the reading.
     """
 
-    def __init__(self, kafka: Mapping[str, object], *, group: str, deadline_seconds: float) -> None:
+    def __init__(
+        self,
+        kafka: Mapping[str, object],
+        *,
+        group: str,
+        deadline_seconds: float,
+        tick: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._tick = tick
         self._refusals = Refusals()
         self._consumer: Consumer = open_reader(kafka, group=group, isolation="read_committed", refusals=self._refusals)
         self._give_up_at = time.monotonic() + deadline_seconds
@@ -61,6 +70,7 @@ class LogReader:
             Refused: ``position_refused``: there is no such partition.
             Failure: the broker did not answer, or refused.
         """
+        self._tick()
         place = TopicPartition(partition.topic, partition.number)
         try:
             watermarks = self._consumer.get_watermark_offsets(place, timeout=self._remaining(), cached=False)
@@ -111,6 +121,7 @@ class LogReader:
         self._consumer.assign([TopicPartition(partition.topic, partition.number, first)])
         try:
             while True:
+                self._tick()
                 message = self._consumer.poll(min(POLL_SECONDS, self._remaining()))
                 if message is None:
                     continue

@@ -290,7 +290,7 @@ class ProcessorService:
                         server_version=version,
                     ),
                     stopping=lambda: self._lifetime.stopping,
-                    requests=RequestRules(accounts, options.handlers.effects, options.api_version),
+                    requests=RequestRules(accounts, options.handlers.effects, options.api_version, options.deployment),
                     read_objects=options.read_objects,
                 ),
                 cluster_id=cluster,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from onceflow_schemas.operations.operation import METADATA_KEY
+from onceflow_schemas.operations.operation import DEPLOYMENT_KEY, METADATA_KEY
 
 Verdict = Literal["object_without_operation", "operation_doubled", "operation_disagrees", "operation_behind"]
 
@@ -62,13 +62,17 @@ def object_subject(account: str, mode: str, object_id: str) -> str:
     return f"object {account}/{mode}/{object_id}"
 
 
-def compare_object(body: Mapping[str, Any], known: Known | None) -> Drift | None:
+def compare_object(body: Mapping[str, Any], known: Known | None, *, deployment: str) -> Drift | None:
     """Return what is wrong between an object and the operation that it names; None when nothing is.
 
     Args:
         body: the object, with the id of the operation in its metadata.
         known: the operation; None when there is none.
+        deployment: ours.
     """
+    if known is None and body["metadata"].get(DEPLOYMENT_KEY, deployment) != deployment:
+        # The operation is another deployment's on the same account.  Who names none may be anybody.
+        return None
     drift = _drift(body, known)
     return None if drift is None else replace(drift, state=None if known is None else known.state)
 

@@ -106,31 +106,41 @@ class EventCycle:
         if lies_ahead.out_of_reach is not None and self._republisher is not None:
             self._tell_out_of_reach(account, lies_ahead.out_of_reach)
         hours = self._due_hours(account, now)
-        once_more = self._once_more(account, until=done_until, now=now)
-        work = deque([*lies_ahead.slices, *hours, *once_more])
-        while work:
-            part = work.popleft()
+        self._note_losses(account)
+        begun = self._cursor(account, AGAIN).begin(first=NEVER)
+        once_more = () if self._republisher is None else again(begun.at, done_until, now=now, rules=self._rules)
+        for part in (*lies_ahead.slices, *hours, *once_more):
             waiting_before = told.unknown - told.refused
             try:
-                found = self._hand_over(account, part, told)
-            except TooManyPages:
-                if part in hours:
-                    self._keep_hour(account, part, None, waiting=0)
-                halves = part.halves()
-                if halves is None:
-                    raise
-                work.extendleft(halves)
-                continue
+                found = self._read(account, part, told)
             except BacklogTooLong:
                 return "backlog"
             if part in hours:
                 self._keep_hour(account, part, found, waiting=told.unknown - told.refused - waiting_before)
-            self._move_cursor(account, part.until)
         if self._republisher is not None:
             if once_more:
-                self._cursor(account, AGAIN).move(once_more[-1].until if once_more[-1].until < done_until else NEVER)
+                self._check()
+                end = once_more[-1].until
+                begun.move(end if end < done_until else NEVER)
             self._connection.execute(_SQL["healed_events"], {"account": account, "mode": self._mode})
         return None
+
+    def _read(self, account: str, part: Slice, told: Told) -> HourSum:
+        """Hand over a stretch, in halves where it has more pages than are read in one go; return what all of it holds."""
+        found = HourSum(0, 0)
+        work = deque([part])
+        while work:
+            piece = work.popleft()
+            try:
+                found = found.plus(self._hand_over(account, piece, told))
+            except TooManyPages:
+                halves = piece.halves()
+                if halves is None:
+                    raise
+                work.extendleft(halves)
+                continue
+            self._move_cursor(account, piece.until)
+        return found
 
     def _hand_over(self, account: str, part: Slice, told: Told) -> HourSum:
         found = HourSum(0, 0)
@@ -187,13 +197,12 @@ class EventCycle:
         left = set(unknown_ids(self._connection, account=account, mode=self._mode, event_ids=ids))
         return [event for event in events if event.id in left]
 
-    def _once_more(self, account: str, *, until: int, now: int) -> tuple[Slice, ...]:
-        """Return what is read again because a ledger lost records, or was put back: whoever accepted that waits for no hour to end."""
-        if self._republisher is None:
-            return ()
-        if note_losses(self._connection, account=account, mode=self._mode):
+    def _note_losses(self, account: str) -> None:
+        """Have the list read again where a ledger lost records, or was put back: whoever accepted that waits for no hour to end."""
+        if self._republisher is not None and note_losses(
+            self._connection, account=account, mode=self._mode, topics=self._backlog.topic_ids
+        ):
             log.warning("list_read_again", account=account, reason="a ledger lost records, or was put back")
-        return again(self._cursor(account, AGAIN).read(first=NEVER), until, now=now, rules=self._rules)
 
     def _due_hours(self, account: str, now: int) -> tuple[Slice, ...]:
         """Return the hours that are read once more, as a whole: the next, so that it can be proved, and one of which not all was done.
@@ -210,11 +219,11 @@ class EventCycle:
         unsettled = tuple(Slice(since, since + HOUR_SECONDS) for (since,) in rows)
         return unsettled if hour is None else (hour, *unsettled)
 
-    def _keep_hour(self, account: str, hour: Slice, found: HourSum | None, *, waiting: int) -> None:
-        """Keep what Stripe listed in an hour, and how much of it no table knew; None says that it is more than is read in one go."""
+    def _keep_hour(self, account: str, hour: Slice, found: HourSum, *, waiting: int) -> None:
+        """Keep what Stripe listed in an hour, and how much of it no table knew."""
         self._check()
-        listed, id_hash = (None, 0) if found is None else found
-        given = {"account": account, "mode": self._mode, "hour": hour.since, "listed": listed, "id_hash": id_hash}
+        given = {"account": account, "mode": self._mode, "hour": hour.since}
+        given |= {"listed": found.events, "id_hash": found.id_hash}
         self._connection.execute(_SQL["keep_hour"], {**given, "waiting": waiting})
 
     def _bring(self, account: str, missed: list[Listed], told: Told) -> Iterator[None]:

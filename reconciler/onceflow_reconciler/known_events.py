@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from psycopg import Connection
 
+from onceflow_processor.inputs.decode import decode
+from onceflow_processor.inputs.input_topic import InputTopic
 from onceflow_processor.kafka_client import TopicFacts
 from onceflow_processor.log_reader import LogReader
-from onceflow_processor.records import Partition
+from onceflow_processor.records import Partition, Record
+from onceflow_schemas.event_record import Untrusted
 from onceflow_schemas.sql import queries
 
 BACKLOG_RECORDS_MAX: Final = 2_000_000
@@ -40,16 +44,28 @@ class Backlog:
 
     Args:
         open_reader: makes a reader of the log.
-        topics: the bridge's topic and the inputs that have headers, as Kafka describes them.
+        topics: all that the processor reads, as Kafka describes them.
+        inputs: what they carry; one that is not among these carries the bridge's own records.
         connection: where the positions are kept.
     """
 
     def __init__(
-        self, open_reader: Callable[[], LogReader], *, topics: Mapping[str, TopicFacts], connection: Connection[Any]
+        self,
+        open_reader: Callable[[], LogReader],
+        *,
+        topics: Mapping[str, TopicFacts],
+        inputs: Sequence[InputTopic] = (),
+        connection: Connection[Any],
     ) -> None:
         self._open_reader = open_reader
         self._topics = topics
+        self._foreign = {one.topic: one for one in inputs if one.format != "onceflow"}
         self._connection = connection
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        """The ids of the topics, by name."""
+        return {name: facts.topic_id for name, facts in self._topics.items()}
 
     def among(self, wanted: Collection[str]) -> set[str]:
         """Return those of the ids of which a record waits.
@@ -69,10 +85,18 @@ class Backlog:
                     raise BacklogTooLong
                 with closing(reader.records(partition, first, end=bounds.high)) as records:
                     for record in records:
-                        event_id = dict(record.headers).get(ID_HEADER)
-                        if event_id is not None and event_id.decode("ascii", "replace") in wanted:
-                            found.add(event_id.decode("ascii"))
+                        event_id = self._event_id(record)
+                        if event_id in wanted:
+                            found.add(event_id)
         return found
+
+    def _event_id(self, record: Record) -> str:
+        """Return the id that a record's event has, as far as the record says; empty where it says none."""
+        given = self._foreign.get(record.partition.topic)
+        if given is None:
+            return (dict(record.headers).get(ID_HEADER) or b"").decode("ascii", "replace")
+        decoded = decode(record, given=given, now=datetime.now(UTC))
+        return "" if isinstance(decoded, Untrusted) else decoded.event.identity.event_id
 
     def _positions(self) -> list[tuple[Partition, int]]:
         found = []

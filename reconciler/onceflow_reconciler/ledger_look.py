@@ -1,14 +1,16 @@
 """Now and then a look at the last hours of topics and tables, as ``onceflow verify`` takes it of all.
 
-Rule: it reads beside the lease's connection and renews the lease meanwhile; a ledger that cannot be read is a finding, and keeps
-nobody from bringing events.
+Rule: it reads beside the lease's connection, in a thread, and renews the lease meanwhile; a ledger that cannot be read is a finding, and
+keeps nobody from bringing events.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from threading import Event
 from typing import Any, Final
 
 import structlog
@@ -19,7 +21,7 @@ from onceflow_reconciler.finding import Finding
 from onceflow_reconciler.finding_store import record
 from onceflow_reconciler.ledger_findings import keep, oldest
 from onceflow_reconciler.verify.proving import Proving
-from onceflow_reconciler.verify.question import Question
+from onceflow_reconciler.verify.question import Answer, Question
 from onceflow_schemas.failure import Failure, LeaseLost
 from onceflow_schemas.sql import queries
 
@@ -27,6 +29,8 @@ SOURCE: Final = "ledgers"
 OVERLAP: Final = timedelta(hours=1)
 AGAIN: Final = timedelta(days=2)
 """So far back a look goes for findings that are open; older ones are healed by ``onceflow verify --findings``."""
+TICK_SECONDS: Final = 0.5
+CANCEL_SECONDS_MAX: Final = 5.0
 NOT_READABLE: Final = Finding("ledgers_not_readable", "ledgers")
 
 _SQL = queries("reconcile")
@@ -97,10 +101,34 @@ class LedgerLook:
     def _compare(self, since: datetime) -> int:
         question = replace(self._question, since=since)
         with self._open_connection() as tables, self._open_connection() as beside:
-            with tables.transaction(force_rollback=True):
-                answer = Proving(tables, question, beside=beside, lists=None, tell=lambda _: self._check()).answer()
+            given_up = Event()
+
+            def tell(_: int) -> None:
+                if given_up.is_set():
+                    raise LeaseLost("fenced", "the look was given up")
+
+            def look() -> Answer:
+                with tables.transaction(force_rollback=True):
+                    return Proving(tables, question, beside=beside, lists=None, tell=tell).answer()
+
+            with ThreadPoolExecutor(max_workers=1, thread_name_prefix="ledger-look") as thread:
+                answer = self._wait_for(thread.submit(look), given_up, using=(tables, beside))
             self._check()
             found = keep(self._connection, answer, mode=question.rules.mode, since=since, is_whole=False)
         if found:
             log.warning("ledgers_disagree", findings=found, since=since.isoformat())
         return found
+
+    def _wait_for(self, looking: Future[Answer], given_up: Event, *, using: Sequence[Connection[Any]]) -> Answer:
+        """Wait for what looks in another thread, and renew the lease meanwhile: one statement may take longer than a lease."""
+        try:
+            while not wait([looking], timeout=TICK_SECONDS).done:
+                self._check()
+        except BaseException:
+            given_up.set()
+            # A statement may begin just after another one was cancelled; what is read between them ends by itself.
+            while not wait([looking], timeout=TICK_SECONDS).done:
+                for connection in using:
+                    connection.cancel_safe(timeout=CANCEL_SECONDS_MAX)
+            raise
+        return looking.result()

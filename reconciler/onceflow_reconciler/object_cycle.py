@@ -57,6 +57,7 @@ class ObjectCycle:
     Args:
         connection: in autocommit.
         lists: of Stripe.
+        deployment: ours.
         mode: of the deployment.
         rules: how lists are cut.
         first_seconds: how far back the first look goes.
@@ -69,6 +70,7 @@ class ObjectCycle:
         connection: Connection[Any],
         lists: StripeLists,
         *,
+        deployment: str,
         mode: str,
         rules: SliceRules,
         first_seconds: int,
@@ -77,6 +79,7 @@ class ObjectCycle:
     ) -> None:
         self._connection = connection
         self._lists = lists
+        self._deployment = deployment
         self._mode = mode
         self._rules = rules
         self._first_seconds = first_seconds
@@ -136,7 +139,9 @@ class ObjectCycle:
             drift = (
                 None
                 if found is None
-                else compare_object(item.body, known_operations(self._connection, [found]).get(found))
+                else compare_object(
+                    item.body, known_operations(self._connection, [found]).get(found), deployment=self._deployment
+                )
             )
             self._check()
             if found is not None and drift is not None:
@@ -160,7 +165,7 @@ class ObjectCycle:
             drifts = [
                 (item, found, drift)
                 for item, found in named
-                if (drift := compare_object(item.body, known.get(found))) is not None
+                if (drift := compare_object(item.body, known.get(found), deployment=self._deployment)) is not None
             ]
             told.drifts += len(drifts)
             if drifts and not self._dry_run:

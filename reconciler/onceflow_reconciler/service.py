@@ -10,6 +10,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -19,6 +20,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 from psycopg import Connection
 
 from onceflow_processor.database import connect, first_line
+from onceflow_processor.inputs.input_topic import InputTopic
 from onceflow_processor.kafka_client import StartClient, TopicFacts
 from onceflow_processor.log_reader import LogReader
 from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
@@ -58,6 +60,8 @@ class ReconcilerOptions:
         accounts: the deployment's accounts, its own first.
         mode: ``live`` or ``test``.
         topic: the bridge's event topic.
+        event_topics: all that the processor reads.
+        inputs: what they carry, where it is not the bridge's own records.
         accesses: how the accounts are read.
         api_base: of Stripe, or of a simulator.
         api_version: that answers are rendered in.
@@ -85,6 +89,8 @@ class ReconcilerOptions:
     accounts: tuple[str, ...]
     mode: str
     topic: str
+    event_topics: tuple[str, ...] = ()
+    inputs: tuple[InputTopic, ...] = field(default=(), repr=False)
     group: str
     accesses: tuple[StripeAccess, ...] = field(repr=False)
     api_base: str
@@ -156,7 +162,7 @@ def bring(options: ReconcilerOptions, events: Mapping[str, Sequence[str]]) -> di
     """
     with Lifetime(parent_pid=options.parent_pid) as lifetime:
         connection = connect(options.database_url, application_name=ROLE, prepared=options.prepared, autocommit=True)
-        with connection, _Tools(options, connection, wait=lifetime.wait) as tools:
+        with connection, _Tools(options, connection, wait=lifetime.wait, check=_nothing) as tools:
             refused: dict[tuple[str, str], str] = {}
             for account, ids in events.items():
                 told = tools.republisher.publish(account, [tools.lists.event(account, one) for one in ids])
@@ -191,14 +197,15 @@ class _Service:
             # A look that changes nothing may be taken beside one that works.
             if not dry_run and not lease.acquire():
                 raise LeaseLost("fenced", "another reconciler works now")
+            check = _nothing if dry_run else partial(_hold, lease)
             try:
-                with _Tools(self._options, connection, wait=self._lifetime.wait) as tools:
-                    cycle = self._cycle(connection, tools, lease, dry_run=dry_run)
+                with _Tools(self._options, connection, wait=self._lifetime.wait, check=check) as tools:
+                    cycle = self._cycle(connection, tools, check, dry_run=dry_run)
                     if not dry_run:
                         look_at_tables(connection, self._options.patience)
                         look_at_topics(connection, tools.topics)
                     looked = {account: cycle.look(account) for account in self._options.accounts}
-                    return looked, 0 if dry_run else self._look_at_ledgers(connection, lease)
+                    return looked, 0 if dry_run else self._look_at_ledgers(connection, check)
             finally:
                 lease.release()
 
@@ -211,9 +218,10 @@ class _Service:
                     self._lifetime.wait(self._options.lease_ttl_seconds / 2)
                     continue
                 try:
-                    with _Tools(self._options, connection, wait=self._lifetime.wait) as tools:
+                    check = partial(_hold, lease)
+                    with _Tools(self._options, connection, wait=self._lifetime.wait, check=check) as tools:
                         self._has_worked = True
-                        cycle = self._cycle(connection, tools, lease, dry_run=False)
+                        cycle = self._cycle(connection, tools, check, dry_run=False)
                         self._look_again_and_again(connection, cycle, lease, tools=tools)
                 finally:
                     lease.release()
@@ -226,7 +234,7 @@ class _Service:
             self._metrics.show_tables(look_at_tables(connection, self._options.patience))
             look_at_topics(connection, tools.topics)
             self._look(cycle, self._options.accounts)
-            self._look_at_ledgers(connection, lease)
+            self._look_at_ledgers(connection, partial(_hold, lease))
             lease.keep()
             rest = self._options.cycle_seconds * random.uniform(0.9, 1.1)  # noqa: S311 - jitter needs no secrecy
             while (left := begun + rest - time.monotonic()) > 0 and not self._lifetime.wait(min(1.0, left)):
@@ -245,7 +253,7 @@ class _Service:
                     waits=looked.waits,
                 )
 
-    def _look_at_ledgers(self, connection: Connection[Any], lease: Lease) -> int:
+    def _look_at_ledgers(self, connection: Connection[Any], check: Callable[[], None]) -> int:
         options = self._options
         if options.ledgers is None:
             return 0
@@ -255,15 +263,13 @@ class _Service:
             open_connection=self._connect,
             period_seconds=options.ledger_seconds,
             first_seconds=options.first_seconds,
-            check=lambda: _hold(lease),
+            check=check,
         ).look()
 
-    def _cycle(self, connection: Connection[Any], tools: _Tools, lease: Lease, *, dry_run: bool) -> AccountCycle:
+    def _cycle(
+        self, connection: Connection[Any], tools: _Tools, check: Callable[[], None], *, dry_run: bool
+    ) -> AccountCycle:
         options = self._options
-
-        def check() -> None:
-            _hold(lease)
-
         common: dict[str, Any] = {
             "mode": options.mode,
             "rules": options.rules,
@@ -278,7 +284,7 @@ class _Service:
             wait=self._lifetime.wait,
             **common,
         )
-        objects = ObjectCycle(connection, tools.lists, dry_run=dry_run, **common)
+        objects = ObjectCycle(connection, tools.lists, deployment=options.deployment, dry_run=dry_run, **common)
         return AccountCycle(
             connection, tools.lists, events=events, objects=objects, mode=options.mode, check=check, dry_run=dry_run
         )
@@ -322,14 +328,26 @@ def _hold(lease: Lease) -> None:
     lease.check()
 
 
+def _nothing() -> None:
+    """Who changes nothing needs no lease."""
+
+
 class _Tools:
-    """Clients of one term; a context manager that lets go of them."""
+    """Clients of one term; a context manager that lets go of them.
+
+    Whoever waits for another side calls ``check`` meanwhile, so that the term lasts as long as the work.
+    """
 
     def __init__(
-        self, options: ReconcilerOptions, connection: Connection[Any], *, wait: Callable[[float], object]
+        self,
+        options: ReconcilerOptions,
+        connection: Connection[Any],
+        *,
+        wait: Callable[[float], object],
+        check: Callable[[], None],
     ) -> None:
         self._start = StartClient(options.kafka)
-        self.topics = topics = self._ask_topics([options.topic])
+        self.topics = topics = self._ask_topics(list(dict.fromkeys((options.topic, *options.event_topics))))
         self.lists = StripeLists(
             options.accesses,
             api_base=options.api_base,
@@ -338,10 +356,12 @@ class _Tools:
             connect_seconds=options.connect_seconds,
             total_seconds=options.total_seconds,
             wait=wait,
+            tick=check,
         )
         self.backlog = Backlog(
-            lambda: LogReader(options.kafka, group=options.group, deadline_seconds=BACKLOG_SECONDS_MAX),
+            lambda: LogReader(options.kafka, group=options.group, deadline_seconds=BACKLOG_SECONDS_MAX, tick=check),
             topics=topics,
+            inputs=options.inputs,
             connection=connection,
         )
         self.republisher = Republisher(

@@ -17,6 +17,7 @@ from urllib.parse import quote, urlencode
 
 import stripe
 
+from onceflow_processor.operations.senders.connection import Answer
 from onceflow_processor.operations.senders.exchange import Exchange, NoAnswer, retry_after_seconds
 from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
 from onceflow_reconciler.list_page import Listed, Page, Unbelievable, read_page
@@ -31,6 +32,8 @@ TRIES_MAX: Final = 6
 RETRY_SECONDS_MAX: Final = 30.0
 RETRY_SECONDS: Final = 0.5
 CATCH_UP_SECONDS: Final = 1.0
+TICK_SECONDS: Final = 0.5
+"""So often who waits for an answer, or for his turn, says that he is still there."""
 
 _OK = 200
 _KEY_REFUSED = 401
@@ -74,6 +77,10 @@ def not_readable(error: NotReadable) -> Unavailable:
     return Unavailable("stripe_not_readable", f"Stripe's lists: {error}", hint)
 
 
+class TooLarge(Exception):
+    """An answer has more bytes than are read: asked again, it would have them again."""
+
+
 class TooManyPages(Exception):
     """A stretch has more pages than are read in one go."""
 
@@ -95,6 +102,7 @@ class StripeLists:
         requests_per_second: of each account, below its limit.
         connect_seconds, total_seconds: as in ``Exchange``.
         wait: sleeps so many seconds, less when the process is asked to stop.
+        tick: called at each request, and again and again while one waits; what it raises ends the reading.
     """
 
     def __init__(
@@ -107,12 +115,14 @@ class StripeLists:
         connect_seconds: float,
         total_seconds: float,
         wait: Callable[[float], object],
+        tick: Callable[[], object] = lambda: None,
     ) -> None:
         self._accesses = {access.account: access for access in accesses}
         self._base = api_base.rstrip("/")
         self._api_version = api_version
         self._pause_seconds = 1 / requests_per_second
         self._wait = wait
+        self._tick = tick
         self._next_at: dict[str, float] = {}
         self._ahead_seconds: float | None = None
         self._runner = asyncio.Runner()
@@ -152,10 +162,17 @@ class StripeLists:
         seen: set[str] = set()
         livemode = self._accesses[account].mode == "live"
         after: dict[str, str] = {}
+        limit = PAGE_ITEMS
         for _ in range(PAGES_MAX):
             # Not only what was not delivered: an event whose delivery was acknowledged may have been lost by us.
-            asked = {"limit": PAGE_ITEMS, "created[gte]": within.since, "created[lt]": within.until, **after}
-            body = self.get(account, of.path, asked, permission=of.permission)
+            asked = {"limit": limit, "created[gte]": within.since, "created[lt]": within.until, **after}
+            try:
+                body = self._ask(account, of.path, asked, permission=of.permission)
+            except TooLarge as error:
+                if limit == 1:
+                    raise NotReadable(account, None, str(error)) from error
+                limit //= 2
+                continue
             page = read_page(body, kind=of.kind, within=within, seen=seen, livemode=livemode)
             if isinstance(page, Unbelievable):
                 raise NotBelieved(page)
@@ -215,13 +232,21 @@ class StripeLists:
         Raises:
             NotReadable: see ``pages``.
         """
+        try:
+            return self._ask(account, path, asked, permission=permission)
+        except TooLarge as error:
+            raise NotReadable(account, None, str(error)) from error
+
+    def _ask(self, account: str, path: str, asked: Mapping[str, object], *, permission: str) -> bytes:
         url = f"{self._base}{path}?{urlencode(asked)}"
         detail, status = "no answer", None
         for tries in range(TRIES_MAX):
             self._keep_pace(account)
             try:
-                answer = self._runner.run(self._exchange.request("GET", url, headers=self._headers(account)))
+                answer = self._runner.run(self._answer(url, self._headers(account)))
             except NoAnswer as error:
+                if error.reason == "too_large":
+                    raise TooLarge(error.detail) from error
                 detail, status, pause = error.detail, None, RETRY_SECONDS * 2**tries
             else:
                 stripe_at = _time_of(answer.headers)
@@ -233,13 +258,30 @@ class StripeLists:
                     raise _refusal(account, answer.status, answer.body, permission=permission)
                 detail, status = f"Stripe answered {answer.status}", answer.status
                 pause = retry_after_seconds(answer.headers) or RETRY_SECONDS * 2**tries
-            self._wait(min(pause, RETRY_SECONDS_MAX))
+            self._rest(min(pause, RETRY_SECONDS_MAX))
         raise NotReadable(account, status, f"{detail}, {TRIES_MAX} times")
 
     def close(self) -> None:
         """Let go of connections."""
         self._runner.run(self._exchange.close())
         self._runner.close()
+
+    async def _answer(self, url: str, headers: Mapping[str, str]) -> Answer:
+        asking = asyncio.ensure_future(self._exchange.request("GET", url, headers=headers))
+        try:
+            while not asking.done():
+                self._tick()
+                await asyncio.wait([asking], timeout=TICK_SECONDS)
+            return asking.result()
+        finally:
+            asking.cancel()
+
+    def _rest(self, seconds: float) -> None:
+        """Sleep, in steps: who is asked to stop sleeps less in each of them."""
+        for _ in range(int(seconds // TICK_SECONDS)):
+            self._wait(TICK_SECONDS)
+            self._tick()
+        self._wait(seconds % TICK_SECONDS)
 
     def _keep_pace(self, account: str) -> None:
         # Who was kept from asking may catch up a little, so that the rate is one over some seconds.
@@ -248,7 +290,7 @@ class StripeLists:
         begin_at = max(now, due_at)
         self._next_at[account] = due_at + self._pause_seconds
         if begin_at > now:
-            self._wait(begin_at - now)
+            self._rest(begin_at - now)
         self.requests[account] = self.requests.get(account, 0) + 1
 
     def _headers(self, account: str) -> dict[str, str]:

@@ -50,11 +50,14 @@ class ReconcilerRoad(Road):
             "ONCEFLOW_RECONCILER_LEASE_SECONDS": "5",
         }
 
-    def once(self, *, status: int = 0, accounts: str = "", dry_run: bool = False) -> dict[str, Any]:
-        """``onceflow reconcile --once`` in this process, which is quicker; what it says of each account."""
+    def once(self, *, status: int = 0, accounts: str = "", dry_run: bool = False, **changed: Any) -> dict[str, Any]:
+        """``onceflow reconcile --once`` in this process, which is quicker; what it says of each account.
+
+        ``changed`` are options that no setting allows.
+        """
         environment = {**self._environment, "ONCEFLOW_STRIPE_ACCOUNTS": accounts}
         settings = load_settings(SettingSources(), environment=environment).settings
-        options = replace(reconciler_options(settings, announce=None), ledgers=question_of(settings))
+        options = replace(reconciler_options(settings, announce=None), ledgers=question_of(settings), **changed)
         found, ledgers = look_once(options, dry_run=dry_run)
         told = {account: told_of(looked) for account, looked in found.items()}
         assert status_of(found, ledgers) == status, (told, ledgers, self.findings())
@@ -141,7 +144,8 @@ class ReconcilerRoad(Road):
         )
 
     def cursor(self, account: str = PLATFORM) -> Any:
-        rows = self.rows("SELECT done_until FROM onceflow.reconcile_cursor WHERE account = %s", account)
+        query = "SELECT done_until FROM onceflow.reconcile_cursor WHERE account = %s AND source = 'events'"
+        rows = self.rows(query, account)
         return rows[0]["done_until"] if rows else None
 
 

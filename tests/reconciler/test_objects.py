@@ -59,7 +59,24 @@ def intent(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_wrong(fields: dict[str, Any], known: dict[str, Any] | None, verdict: str | None) -> None:
-    drift = compare_object(intent(**fields), None if known is None else Known(**{**KNOWN, **known}))
+    drift = compare_object(intent(**fields), None if known is None else Known(**{**KNOWN, **known}), deployment="ours")
+    assert (None if drift is None else drift.verdict) == verdict
+
+
+@pytest.mark.parametrize(
+    ("deployment", "known", "verdict"),
+    [
+        ("another", None, None),
+        ("ours", None, "object_without_operation"),
+        # An operation of ours is judged by whatever names it.
+        ("another", Known(**KNOWN), "operation_doubled"),
+    ],
+)
+def test_an_object_of_another_deployment_on_the_account(
+    deployment: str, known: Known | None, verdict: str | None
+) -> None:
+    metadata = {"onceflow_operation": str(OPERATION), "onceflow_deployment": deployment}
+    drift = compare_object(intent(id="pi_2", metadata=metadata), known, deployment="ours")
     assert (None if drift is None else drift.verdict) == verdict
 
 

@@ -85,14 +85,14 @@ def attach(
             "no deployment has been started on this database",
             "Start `onceflow process` once: it writes which accounts and mode the database belongs to.",
         )
-    accounts, mode, transaction = row
+    deployment, accounts, mode, transaction = row
     if account is None and len(accounts) > 1:
         raise Refused("operation_refused", f"the deployment serves {len(accounts)} accounts: name one with account=")
     return _AttachedTx(
         own,
         cause=f"app:{cause}",
         origin=_Application(accounts[0] if account is None else account, mode, happened_at),
-        rules=RequestRules(frozenset(accounts), None),
+        rules=RequestRules(frozenset(accounts), None, deployment=deployment),
         outcome_bytes_max=outcome_bytes_max,
         transaction=transaction,
     )

@@ -54,11 +54,13 @@ class RequestRules:
         accounts: the accounts that this deployment serves.
         effects: the registered effects by name; None where any may be asked for (an application).
         api_version: frozen with each call.
+        deployment: that objects of operations carry; empty where nobody knows it.
     """
 
     accounts: frozenset[str]
     effects: Mapping[str, Effect] | None
     api_version: str = API_VERSION
+    deployment: str = ""
 
 
 class Asked(NamedTuple):
@@ -114,7 +116,7 @@ def make_request(
     given = orjson.loads(kept)
     _check_signature(effect, given)
     call = _call(effect, effect.function(**given))
-    frozen = freeze(call, operation_id=made)
+    frozen = freeze(call, operation_id=made, deployment=rules.deployment)
     steps = orjson.dumps(steps_json(frozen))
     if len(steps) > STEPS_BYTES_MAX:
         raise _refused(effect, f"its call is longer than {STEPS_BYTES_MAX} bytes")

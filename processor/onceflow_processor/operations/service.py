@@ -287,7 +287,7 @@ class _Service:
             ),
             callbacks=CallbackSettings(
                 effects=options.handlers.effects,
-                rules=RequestRules(accounts, options.handlers.effects, options.api_version),
+                rules=RequestRules(accounts, options.handlers.effects, options.api_version, options.deployment),
                 lane_count=lane_count,
                 value_bytes_max=value_bytes_max,
                 set_limits=set_limits,

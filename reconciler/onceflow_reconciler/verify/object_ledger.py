@@ -112,7 +112,7 @@ class ObjectLedger:
         seen.ours += len(named)
         self._tables.run("add_objects", object_ids=[item.id for item, _ in named])
         for item, found in named:
-            drift = compare_object(item.body, known.get(found))
+            drift = compare_object(item.body, known.get(found), deployment=self._question.rules.deployment)
             if drift is None:
                 continue
             if drift.verdict == "operation_behind" and drift.state not in ENDED:

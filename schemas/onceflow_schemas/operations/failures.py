@@ -46,7 +46,7 @@ ASKED_FAILURES = kinds(
     (
         "metadata_refused",
         "The metadata breaks Stripe's limits.",
-        "49 keys of 40 characters without brackets, values are text of 500; onceflow_operation is ours.",
+        "49 keys of 40 characters without brackets, values are text of 500; onceflow_operation and onceflow_deployment are ours.",
     ),
     (
         "charge_without_fence",

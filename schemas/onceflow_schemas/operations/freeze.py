@@ -12,7 +12,8 @@ from typing import Any, assert_never
 from uuid import UUID
 
 from onceflow_schemas.operations.calls import Call, Charge, HttpCall, Mail, StripeCall
-from onceflow_schemas.operations.operation import METADATA_KEY, Operation, Policy, Role, Step
+from onceflow_schemas.operations.operation import DEPLOYMENT_KEY, METADATA_KEY, Operation, Policy, Role, Step
+from onceflow_schemas.operations.request_checks import METADATA_KEYS_MAX
 from onceflow_schemas.operations.resources import INTENTS, MADE, Resource, action_of, object_path
 
 STORED = "{external_id}"
@@ -21,13 +22,19 @@ STORED = "{external_id}"
 _STEP_FIELDS = tuple(field.name for field in fields(Step))
 
 
-def freeze(call: Call, *, operation_id: UUID) -> tuple[Step, ...]:
-    """Return the steps of a checked call."""
+def freeze(call: Call, *, operation_id: UUID, deployment: str = "") -> tuple[Step, ...]:
+    """Return the steps of a checked call.
+
+    Args:
+        call: what is asked for.
+        operation_id: that objects and keys carry.
+        deployment: that objects carry too; empty where it is not known.
+    """
     match call:
         case StripeCall():
-            return (_stripe_step(call, operation_id),)
+            return (_stripe_step(call, operation_id, deployment),)
         case Charge():
-            return _charge_steps(call, operation_id)
+            return _charge_steps(call, operation_id, deployment)
         case HttpCall():
             return (_http_step(call, operation_id),)
         case Mail():
@@ -76,9 +83,9 @@ def _post(path: str, params: Mapping[str, Any]) -> dict[str, Any]:
     return {"method": "POST", "path": path, "params": params}
 
 
-def _stripe_step(call: StripeCall, operation_id: UUID) -> Step:
+def _stripe_step(call: StripeCall, operation_id: UUID, deployment: str) -> Step:
     if made := MADE.get(call.path):
-        return _making_step(call, made, operation_id)
+        return _making_step(call, made, operation_id=operation_id, deployment=deployment)
     if (action := action_of(call.path)) and call.lookup is None:
         compared = {name: call.params[param] for param, name in action.compared.items() if param in call.params}
         expect = {"object": action.kind, **compared, **call.expect}
@@ -95,15 +102,18 @@ def _stripe_step(call: StripeCall, operation_id: UUID) -> Step:
     )
 
 
-def _making_step(call: StripeCall, made: Resource, operation_id: UUID) -> Step:
-    request = _post(call.path, _marked(call.params, operation_id))
+def _making_step(call: StripeCall, made: Resource, *, operation_id: UUID, deployment: str) -> Step:
+    request = _post(call.path, _marked(call.params, operation_id, deployment))
     expect = {**_made_expect(call.params, made, operation_id), **call.expect}
     lookup = _made_lookup(call.path, call.params, made)
     return _step(Role.CALL, operation_id, Policy.STRIPE, request, lookup=lookup, expect=expect)
 
 
-def _marked(params: Mapping[str, Any], operation_id: UUID) -> dict[str, Any]:
-    return {**params, "metadata": {**params.get("metadata", {}), METADATA_KEY: str(operation_id)}}
+def _marked(params: Mapping[str, Any], operation_id: UUID, deployment: str) -> dict[str, Any]:
+    given = params.get("metadata") or {}
+    # Stripe takes one key more than callers may give; the operation's own is the one that must be there.
+    named = {DEPLOYMENT_KEY: deployment} if deployment and len(given) < METADATA_KEYS_MAX else {}
+    return {**params, "metadata": {**given, METADATA_KEY: str(operation_id), **named}}
 
 
 def _made_lookup(path: str, params: Mapping[str, Any], made: Resource) -> dict[str, Any]:
@@ -116,12 +126,12 @@ def _made_expect(params: Mapping[str, Any], made: Resource, operation_id: UUID) 
     return {"object": made.kind, "operation": str(operation_id), **compared}
 
 
-def _charge_steps(call: Charge, operation_id: UUID) -> tuple[Step, ...]:
+def _charge_steps(call: Charge, operation_id: UUID, deployment: str) -> tuple[Step, ...]:
     intent = f"{INTENTS}/{STORED}"
     made = MADE[INTENTS]
     params = _create_params(call)
     expect = _made_expect(params, made, operation_id)
-    create = _post(INTENTS, _marked(params, operation_id))
+    create = _post(INTENTS, _marked(params, operation_id, deployment))
     confirm = _post(f"{intent}/confirm", _confirm_params(call))
     cancel = _post(f"{intent}/cancel", {"cancellation_reason": "abandoned"})
     lookup = {"retrieve": intent}

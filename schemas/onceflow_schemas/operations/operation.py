@@ -16,6 +16,8 @@ from onceflow_schemas.operations.evidence import Proof
 
 METADATA_KEY = "onceflow_operation"
 """Every Stripe object that an operation makes carries the operation's id under this key of its metadata."""
+DEPLOYMENT_KEY = "onceflow_deployment"
+"""And whose operation it is: several deployments may share an account."""
 
 
 class State(StrEnum):

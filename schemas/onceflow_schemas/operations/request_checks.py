@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from onceflow_schemas.currency import check_amount, check_currency
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.identity import ACCOUNT_PATTERN
-from onceflow_schemas.operations.operation import METADATA_KEY
+from onceflow_schemas.operations.operation import DEPLOYMENT_KEY, METADATA_KEY
 from onceflow_schemas.quoting import quoted
 
 NAME_CHARS_MAX = 255
@@ -133,8 +133,8 @@ def check_metadata(metadata: Any) -> None:
             raise Refused(
                 "metadata_refused", f"the metadata key {quoted(key)} is not 1 to 40 characters without brackets"
             )
-        if key == METADATA_KEY:
-            raise Refused("metadata_refused", f"the metadata key {METADATA_KEY} is set by onceflow")
+        if key in (METADATA_KEY, DEPLOYMENT_KEY):
+            raise Refused("metadata_refused", f"the metadata key {key} is set by onceflow")
         if not isinstance(value, str) or len(value) > METADATA_VALUE_CHARS_MAX:
             raise Refused("metadata_refused", f"metadata {key!r} is not text of at most 500 characters")
         if _UNSENDABLE.search(key + value):

@@ -3,7 +3,7 @@
 
 -- name: deployment
 -- With the transaction's number, by which its end is noticed.
-SELECT accounts, mode, pg_current_xact_id()::text FROM onceflow.deployment;
+SELECT id, accounts, mode, pg_current_xact_id()::text FROM onceflow.deployment;
 
 -- name: transaction
 SELECT pg_current_xact_id_if_assigned()::text;

@@ -20,26 +20,42 @@ VALUES (%(account)s, %(mode)s, %(source)s, to_timestamp(%(done_until)s))
 ON CONFLICT (account, mode, source) DO UPDATE
 SET done_until = greatest(reconcile_cursor.done_until, excluded.done_until), moved_at = clock_timestamp();
 
+-- name: cursor_begun
+SELECT extract(epoch FROM date_trunc('second', done_until))::bigint, moved_at FROM onceflow.reconcile_cursor
+WHERE account = %(account)s AND mode = %(mode)s AND source = %(source)s;
+
+-- name: move_begun
+-- Only where nobody has moved it since it was read: a set-back that was noted meanwhile holds.
+UPDATE onceflow.reconcile_cursor SET done_until = to_timestamp(%(done_until)s), moved_at = clock_timestamp()
+WHERE account = %(account)s AND mode = %(mode)s AND source = %(source)s AND moved_at = %(moved_at)s;
+
 -- name: note_losses
 -- Positions that a person has set, and outcomes that came back from the topic, say that a ledger was put back or lost records.  What
--- was lost was received after the last record of some partition, and Stripe tries to deliver an event for three days.  Decisions of
--- the last seconds are left for the next look: one that is not committed yet may be older than one that is.
+-- was lost was received after the last record of some partition, and Stripe tries to deliver an event for three days.  Each decision is
+-- noted by its number, since one with an earlier number or time may be committed later; older ones than Stripe lists need not be.  Of a
+-- former topic only those partitions count of which nothing was read in the topic of now.  Index: primary key of reconcile_cursor.
 WITH losses AS (
-    SELECT max(at) AS last, min(split_part(before ->> 'fingerprint', ' ', 2)::bigint) AS record_ms
+    SELECT id, at, split_part(before ->> 'fingerprint', ' ', 2)::bigint AS record_ms
     FROM onceflow.audit
-    WHERE action IN ('progress_set', 'lane_import') AND at < clock_timestamp() - interval '5 seconds'
-      AND at > coalesce((SELECT done_until FROM onceflow.reconcile_cursor
-                         WHERE account = %(account)s AND mode = %(mode)s AND source = 'losses'), '-infinity')
+    WHERE action IN ('progress_set', 'lane_import') AND at > clock_timestamp() - interval '31 days'
+      AND NOT EXISTS (SELECT FROM onceflow.reconcile_cursor
+                      WHERE account = %(account)s AND mode = %(mode)s AND source = %(noted)s::text || audit.id)
 ), noted AS (
     INSERT INTO onceflow.reconcile_cursor (account, mode, source, done_until)
-    SELECT %(account)s, %(mode)s, 'losses', last FROM losses WHERE last IS NOT NULL
-    ON CONFLICT (account, mode, source) DO UPDATE SET done_until = excluded.done_until, moved_at = clock_timestamp()
+    SELECT %(account)s, %(mode)s, %(noted)s::text || id, at FROM losses ORDER BY id
+    ON CONFLICT (account, mode, source) DO NOTHING
 )
 INSERT INTO onceflow.reconcile_cursor (account, mode, source, done_until)
 SELECT %(account)s, %(mode)s, %(source)s,
-       least(clock_timestamp(), to_timestamp(record_ms / 1000.0),
-             (SELECT to_timestamp(min(split_part(fingerprint, ' ', 2)::bigint) / 1000.0) FROM onceflow.progress)) - interval '3 days'
-FROM losses WHERE last IS NOT NULL
+       least(clock_timestamp(), to_timestamp(min(record_ms) / 1000.0), (
+           SELECT to_timestamp(min(split_part(fingerprint, ' ', 2)::bigint) / 1000.0) FROM onceflow.progress AS here
+           WHERE topic = ANY(%(topics)s::text[])
+             AND (topic_id = ANY(%(topic_ids)s::text[])
+                  OR NOT EXISTS (SELECT FROM onceflow.progress AS begun
+                                 WHERE begun.topic = here.topic AND begun.partition = here.partition
+                                   AND begun.topic_id = ANY(%(topic_ids)s::text[]) AND begun.fingerprint IS NOT NULL))
+       )) - interval '3 days'
+FROM losses HAVING count(*) > 0
 ON CONFLICT (account, mode, source) DO UPDATE
 SET done_until = least(reconcile_cursor.done_until, excluded.done_until), moved_at = clock_timestamp()
 RETURNING done_until;
@@ -47,7 +63,8 @@ RETURNING done_until;
 -- name: set_back_objects
 -- Every list but that of events and what belongs to it.
 UPDATE onceflow.reconcile_cursor SET done_until = to_timestamp(%(to)s), moved_at = clock_timestamp()
-WHERE account = %(account)s AND mode = %(mode)s AND source NOT IN ('events', 'events_again', 'losses') AND done_until > to_timestamp(%(to)s);
+WHERE account = %(account)s AND mode = %(mode)s AND source NOT IN ('events', 'events_again') AND source NOT LIKE %(noted)s::text || '%%'
+  AND done_until > to_timestamp(%(to)s);
 
 -- name: out_of_reach_until
 -- Index: primary key of finding, by its kind.

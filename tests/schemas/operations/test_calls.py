@@ -96,6 +96,7 @@ REFUSED: list[tuple[str, Callable[[], Call]]] = [
     ("metadata_refused", lambda: post("/v1/customers", metadata="k")),
     ("metadata_refused", lambda: post("/v1/customers", metadata={"onceflow_operation": "x"})),
     ("metadata_refused", lambda: charge(metadata={"onceflow_operation": "x"})),
+    ("metadata_refused", lambda: charge(metadata={"onceflow_deployment": "x"})),
     ("charge_without_fence", lambda: post("/v1/charges", amount=5, currency="usd", source="tok_1")),
     ("charge_without_fence", lambda: post("/v1/payment_intents", amount=5, currency="usd", confirm=True)),
     ("charge_without_fence", lambda: post("/v1/payment_intents", amount=5, currency="usd", confirm="true")),

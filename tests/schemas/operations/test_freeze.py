@@ -22,6 +22,17 @@ def only(call: Call) -> Step:
     return step
 
 
+def test_objects_carry_the_deployment_where_there_is_room_for_it() -> None:
+    many = {f"key{number}": "x" for number in range(49)}
+    for metadata, named in [({}, {"onceflow_deployment": "d1"}), (many, {})]:
+        for call in (
+            replace(CHARGE, metadata=metadata),
+            replace(REFUND, params={**REFUND.params, "metadata": metadata}),
+        ):
+            [made, *_] = freeze(call, operation_id=ID, deployment="d1")
+            assert made.request["params"]["metadata"] == {**metadata, **MARK, **named}
+
+
 def test_a_refund() -> None:
     assert only(REFUND) == Step(
         name="call",
