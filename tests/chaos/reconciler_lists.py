@@ -201,7 +201,8 @@ def accept_what_nobody_lists(world: ReconcilerWorld) -> None:
 def _load(world: World) -> None:
     with world.loaded() as load:
         load.wait_for_answers(60)
-    assert world.settle() is None
+    why = world.settle()
+    assert why is None, why
 
 
 def _sleep(world: World) -> None:
