@@ -189,7 +189,8 @@ def away_35_days(world: World, dice: Random) -> str:
 def _load(world: World) -> None:
     with world.loaded() as load:
         load.wait_for_answers(60)
-    assert world.settle() is None
+    why = world.settle()
+    assert why is None, why
 
 
 def _sleep(world: World) -> None:
