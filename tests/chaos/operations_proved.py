@@ -176,6 +176,9 @@ def refund_failed_out_of_reach(world: World, dice: Random) -> str:
     for name in ("bridge", "processor", "operator", "reconciler"):
         world.parts[name].stop()
     world.let_pass(2 * DAY)
+    # Nor is its webhook tried again until somebody is back.
+    for endpoint in world.simulator.call("GET", "/webhooks")["endpoints"]:
+        world.simulator.change_webhook(endpoint["id"], drop=1.0)
     world.simulator.act("refund_fails", object_id)
     world.let_pass(33 * DAY)
     for name in ("bridge", "processor", "operator", "reconciler"):
