@@ -163,11 +163,11 @@ SELECT extract(epoch FROM clock_timestamp())::float8;
 
 -- name: missed_types
 -- Of events that had to be brought in the last day, and whether Stripe still tried to deliver one in the last hour.  Index:
--- finding_open serves only the open ones; a day's are few.
+-- finding_missed.
 SELECT facts ->> 'type',
        coalesce(bool_or((facts ->> 'undelivered')::boolean AND first_seen_at > clock_timestamp() - interval '1 hour'), false)
 FROM onceflow.finding
-WHERE kind = 'missed_event' AND account = %(account)s AND mode = %(mode)s AND last_seen_at > clock_timestamp() - interval '1 day'
+WHERE kind = 'missed_event' AND account = %(account)s AND mode = %(mode)s AND last_seen_at > statement_timestamp() - interval '1 day'
   AND facts ->> 'type' IS NOT NULL
 GROUP BY 1;
 
@@ -196,7 +196,7 @@ WHERE kind = ANY(%(kinds)s::text[]) AND state IN ('open', 'recurring') AND accou
   AND subject <> ALL(%(subjects)s::text[]);
 
 -- name: open_of_kinds
--- Index: primary key of finding.
+-- Index: finding_not_healed.
 SELECT kind, subject, facts FROM onceflow.finding WHERE kind = ANY(%(kinds)s::text[]) AND state <> 'healed';
 
 -- name: oldest_of_ledgers
