@@ -100,7 +100,7 @@ LEDGER_FINDINGS: Final = (
     FindingKind(
         "state_differs",
         "a marker whose state cannot be",
-        "It says processed or ignored where the same handlers did otherwise with all others of its type, or it says ignored and the event has outcomes.",
+        "It says processed or ignored where the same handlers did otherwise with all others of its type, or it says ignored and the event has outcomes, or its record is kept for a person undecided.",
         "possible",
         "onceflow verify",
     ),
@@ -122,6 +122,13 @@ LEDGER_FINDINGS: Final = (
         "quarantine_lacks",
         "a quarantined record that is not kept",
         "The marker says quarantined, and the record's bytes are not kept.",
+        "possible",
+        "onceflow quarantine list",
+    ),
+    FindingKind(
+        "quarantine_without_marker",
+        "a kept record whose event has no marker",
+        "The record was admitted and is kept in quarantine, and no marker says so: the event would run again as a new one.",
         "possible",
         "onceflow quarantine list",
     ),

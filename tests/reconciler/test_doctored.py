@@ -71,12 +71,9 @@ ENTRIES: dict[str, Change] = {
     "the other mode": lambda one: [{**one, "livemode": True}],
 }
 ONE = "(SELECT {key} FROM onceflow.{table} ORDER BY {key} LIMIT 1 OFFSET {number})"
-DONE = " WHERE state <> 'quarantined'"
-"""What is kept for a person is explained by its kept record alone: its marker, and whether Stripe lists it, add nothing to that."""
-MARKER = f"FROM onceflow.inbox WHERE event_id = (SELECT event_id FROM onceflow.inbox{DONE} ORDER BY event_id LIMIT 1 OFFSET {{number}})"
 OUTCOME = "FROM onceflow.outcome WHERE ce_id = " + ONE.replace("{key}", "ce_id").replace("{table}", "outcome")
 WHERE = {
-    "inbox": MARKER,
+    "inbox": "FROM onceflow.inbox WHERE event_id = " + ONE.replace("{key}", "event_id").replace("{table}", "inbox"),
     "outcome": OUTCOME,
     "quarantine": 'FROM onceflow.quarantine WHERE "offset" = (SELECT "offset" FROM onceflow.quarantine LIMIT 1 OFFSET {number})',
 }
@@ -85,8 +82,9 @@ ROWS = {
         "value = 'x'", "value = NULL", '"offset" = "offset" + 1', "partition = partition + 1", "topic_id = topic_id || 'x'",
     ),
     "inbox": (
-        "event_id = event_id || 'x'", "account = 'acct_x'", "state = 'quarantined'", "state = 'parked'", "type = 'x'",
-        "partition = (partition + 1) % 3", '"offset" = "offset" + 1', "body_sha256 = sha256('x')",
+        "event_id = event_id || 'x'", "account = 'acct_x'", "state = 'parked'", "type = 'x'",
+        "state = CASE state WHEN 'processed' THEN 'quarantined' ELSE 'processed' END", "topic_id = topic_id || 'x'",
+        "partition = (partition + 1) % 3", "partition = partition + 3", '"offset" = "offset" + 1', "body_sha256 = sha256('x')",
         "event_created = event_created - interval '1 second'",
     ),
     "outcome": (
@@ -214,8 +212,7 @@ def cases(doctor: Doctor, road: ReconcilerRoad, *, number: int) -> Iterator[list
     listed = 1 + number % (EVENTS - 1)
     yield [(f"entry {listed}: {name}", partial(doctor.entry, listed, change)) for name, change in ENTRIES.items()]
     for table, where in WHERE.items():
-        among = DONE if table == "inbox" else ""
-        [(rows,)] = [tuple(row.values()) for row in road.rows(f"SELECT count(*) FROM onceflow.{table}{among}")]
+        [(rows,)] = [tuple(row.values()) for row in road.rows(f"SELECT count(*) FROM onceflow.{table}")]
         rest = where.format(number=number % rows)
         statements = [f"DELETE {rest}", DOUBLED[table] + rest]
         statements += [f"UPDATE onceflow.{table} SET {change} {rest.partition(table)[2]}" for change in ROWS[table]]

@@ -106,7 +106,11 @@ SELECT s.topic_id, s.partition, s."offset", s.account, s.mode, s.event_id, s.cre
                 OR here.body_sha256 <> s.digest OR here.type <> s.type) AS marker_differs,
        q."offset" IS NOT NULL AND sha256(coalesce(q.value, '')) <> coalesce(s.value_digest, s.digest) AS quarantine_differs,
        here.state = 'quarantined' AND q."offset" IS NULL
-           AND to_timestamp(s.record_ms / 1000.0) >= gone.records AS quarantine_lacks
+           AND to_timestamp(s.record_ms / 1000.0) >= gone.records AS quarantine_lacks,
+       -- A kept record has a type where it was admitted, and what was admitted has a marker; whether it still would be is asked of the record.
+       q.type IS NOT NULL AND s.event_id IS NOT NULL AND other.event_id IS NULL
+           AND to_timestamp(s.record_ms / 1000.0) >= gone.markers AS marker_lacks,
+       q."offset" IS NOT NULL AND q.decision IS NULL AND here.state IN ('processed', 'ignored') AS is_kept_and_done
 FROM seen_event AS s
 JOIN passed AS p USING (topic_id, partition)
 LEFT JOIN onceflow.inbox AS here
@@ -123,10 +127,10 @@ WHERE (%(by_arrival)s::boolean OR coalesce(s.created, to_timestamp(s.record_ms /
   AND (%(account)s::text IS NULL OR s.account = %(account)s);
 
 -- name: repeats
--- What is taken for a repeat of an event, and what may have been kept in quarantine until its time was over: only whoever reads the
--- record can say what it is.
+-- What is taken for a repeat of an event, what may have been kept in quarantine until its time was over, and what is kept without a
+-- marker: only whoever reads the record can say what it is.
 SELECT topic_id, partition, "offset", first_digest, first_api_version FROM judged
-WHERE (state = 'duplicate' AND NOT may_be_decided OR state = 'undecided')
+WHERE (state = 'duplicate' AND NOT may_be_decided OR state = 'undecided' OR marker_lacks)
   AND (topic_id, partition, "offset") > (%(topic_id)s, %(partition)s, %(offset)s)
 ORDER BY topic_id, partition, "offset" LIMIT %(rows_max)s;
 
@@ -159,6 +163,14 @@ SELECT 'quarantine_lacks', format('%%s/%%s', account, event_id),
        format('partition %%s, offset %%s: the marker says quarantined, the record is not kept', partition, "offset")
 FROM judged WHERE quarantine_lacks
 UNION ALL
+SELECT 'quarantine_without_marker', format('%%s/%%s', account, event_id),
+       format('partition %%s, offset %%s: the record is kept in quarantine, and no marker says so', partition, "offset")
+FROM judged LEFT JOIN unlike USING (topic_id, partition, "offset") WHERE marker_lacks AND why IS NULL
+UNION ALL
+SELECT 'state_differs', format('%%s/%%s', account, event_id),
+       format('partition %%s, offset %%s: the marker says %%s, and the record is kept in quarantine undecided', partition, "offset", state)
+FROM judged WHERE is_kept_and_done
+UNION ALL
 SELECT 'record_doubled', format('%%s/%%s', account, event_id),
        format('the same receipt stands %%s times in the topic', count(*))
 FROM judged WHERE received_at IS NOT NULL AND state <> 'foreign'
@@ -178,6 +190,13 @@ SELECT 'topic_lost_records', format('%%s/%%s', m.account, m.event_id),
        format('the marker names partition %%s, offset %%s, behind the end of the log', m.partition, m."offset")
 FROM marker AS m JOIN passed AS p USING (topic_id, partition) WHERE m."offset" >= p.end_after
 UNION ALL
+-- A topic that was made anew has left its positions.
+SELECT 'marker_without_record', format('%%s/%%s', m.account, m.event_id),
+       format('the marker names partition %%s of topic %%s, which is none of the inputs and never was', m.partition, m.topic_id)
+FROM marker AS m
+WHERE NOT EXISTS (SELECT FROM passed AS p WHERE (p.topic_id, p.partition) = (m.topic_id, m.partition))
+  AND NOT EXISTS (SELECT FROM onceflow.progress AS p WHERE (p.topic_id, p.partition) = (m.topic_id, m.partition))
+UNION ALL
 SELECT 'parked_lacks', format('%%s/%%s', m.account, m.event_id), 'the marker says parked, the event does not wait'
 FROM onceflow.inbox AS m WHERE m.state = 'parked'
   AND (%(by_arrival)s::boolean AND m.processed_at >= %(since)s
@@ -196,11 +215,17 @@ SELECT 'quarantine_without_record', format('%%s@%%s of %%s', q.partition, q."off
        format('a quarantined record of partition %%s, offset %%s, which the log has not', q.partition, q."offset")
 FROM onceflow.quarantine AS q JOIN passed AS p USING (topic_id, partition)
 LEFT JOIN seen_event AS s ON (s.topic_id, s.partition, s."offset") = (q.topic_id, q.partition, q."offset")
-WHERE q."offset" >= p.first AND q."offset" < p.high AND s."offset" IS NULL
+WHERE (q."offset" >= p.first AND q."offset" < p.high OR q."offset" >= p.end_after AND q.quarantined_at < now()) AND s."offset" IS NULL
   -- One of a proved block was kept after the block was folded: its record is there.
   AND NOT EXISTS (SELECT FROM proved_event AS b
                   WHERE (b.topic_id, b.partition, b.block) = (q.topic_id, q.partition, q."offset" / %(places)s)
-                    AND q."offset" >= b.since AND q."offset" < b.until);
+                    AND q."offset" >= b.since AND q."offset" < b.until)
+UNION ALL
+SELECT 'quarantine_without_record', format('%%s@%%s of %%s', q.partition, q."offset", q.topic_id),
+       'a quarantined record of a partition that is none of the inputs and never was'
+FROM onceflow.quarantine AS q
+WHERE NOT EXISTS (SELECT FROM passed AS p WHERE (p.topic_id, p.partition) = (q.topic_id, q.partition))
+  AND NOT EXISTS (SELECT FROM onceflow.progress AS p WHERE (p.topic_id, p.partition) = (q.topic_id, q.partition));
 
 -- name: make_known
 -- Every event of the window that the ledgers know, once: a marker is alone of its event, unless something else names it too.
