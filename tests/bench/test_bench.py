@@ -157,6 +157,7 @@ def test_words_of_the_command_line() -> None:
     assert [group.name for group in chosen(["large"])] == ["large"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_large_bench_gives_its_numbers(tmp_path: Path) -> None:
     """With few markers; it needs no peers, and writes its own file."""

@@ -73,6 +73,7 @@ def test_short_set_in_one_soak(tmp_path: Path, quick_switches: None) -> None:
     run_short(CHOSEN, soak="short", folder=tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_short_set_of_operations(tmp_path: Path, quick_switches: None) -> None:

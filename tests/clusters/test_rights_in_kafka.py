@@ -24,6 +24,7 @@ from confluent_kafka.admin import AdminClient
 from onceflow.embedded.data_folder import DataFolder
 from tests.clusters.installation import PARTITIONS, Installation
 from tests.clusters.secure_broker import SecureBroker
+from tests.every_run import mostly_long
 from tests.producer.bridge_process import wait_until
 
 ROLES = ("bridge", "processor", "relay", "operator")
@@ -250,7 +251,7 @@ def not_ready(url: str, code: str) -> bool:
     return answer.status_code == 503 and code in [reason["code"] for reason in answer.json()["reasons"]]
 
 
-@pytest.mark.parametrize("fault", ["password", "authority"])
+@pytest.mark.parametrize("fault", mostly_long(["password", "authority"], every_run=["password"]))
 def test_a_wrong_login_is_told_at_the_start(world: World, fault: str) -> None:
     wrong: dict[str, Any] = {"password": "wrong"} if fault == "password" else {}
     if fault == "authority":

@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from tests.every_run import mostly_long
+
 AWAY = "127.0.0.1:1"
 WAIT_SECONDS_MAX = 90.0
 LINES_MAX = 30
@@ -86,7 +88,7 @@ def running(command: str, *options: str, folder: Path, given: dict[str, str]) ->
         process.wait(WAIT_SECONDS_MAX)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", mostly_long(COMMANDS, every_run=["process"]))
 def test_a_service_whose_broker_is_away_says_so_in_few_lines_of_our_own(
     command: str, fresh_database: str, tmp_path: Path
 ) -> None:

@@ -176,6 +176,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory, cache_dir: Path) -> Iterato
         folder.release()
 
 
+@pytest.mark.long
 @pytest.mark.soak
 @pytest.mark.timeout(600)  # Two installations by pip, which has no more than its share of a busy machine.
 def test_the_page_step_by_step(checkout: Path, broker: SecureBroker, empty_database: str) -> None:

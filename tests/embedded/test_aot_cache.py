@@ -104,6 +104,7 @@ def test_the_tool_with_its_smaller_heap_loads_its_classes_from_it(first: FirstSt
     assert shared > 0.8 * len(loaded)
 
 
+@pytest.mark.long
 def test_a_cache_that_does_not_fit_is_ignored_without_a_word(first: FirstStart, tmp_path: Path) -> None:
     garbage = tmp_path / "garbage.aot"
     garbage.write_bytes(b"garbage" * 10_000)

@@ -59,11 +59,9 @@ def deliver(watch: BrokerWatch, topic: str) -> bool:
     return answers[0]
 
 
+@pytest.mark.long
 @pytest.mark.soak
-@pytest.mark.parametrize(
-    "knows_member",
-    [pytest.param(True, id="of its member"), pytest.param(False, id="of a former member", marks=pytest.mark.long)],
-)
+@pytest.mark.parametrize("knows_member", [True, False], ids=["of its member", "of a former member"])
 def test_a_cluster_that_was_put_back_is_noticed_by_who_runs(
     tmp_path: Path, cache_dir: Path, *, knows_member: bool
 ) -> None:

@@ -136,6 +136,7 @@ def test_group_offsets_that_are_gone_or_wrong_are_not_followed(make_road: MakeRo
     assert len(work.runs()) == done + WAVE
 
 
+@pytest.mark.long
 def test_work_longer_than_the_poll_interval_stays_with_its_worker(make_road: MakeRoad) -> None:
     """R43: the other worker does not get the partition and then loses it in turn; the slow event is run once.
 

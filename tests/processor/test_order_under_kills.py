@@ -15,6 +15,7 @@ from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
 from onceflow.migrations import migrate
+from tests.every_run import mostly_long
 from tests.processor.armed import killed_at
 from tests.processor.conftest import record
 from tests.processor.order_handlers import EACH, MONEY, STATE
@@ -33,7 +34,7 @@ POINTS = (
     "processor.before_commit",
     "processor.after_commit",
 )
-IN_EVERY_RUN = ("processor.after_handler", "processor.before_commit", "processor.after_commit")
+IN_EVERY_RUN = ("processor.before_commit",)
 EVENT_COUNT = 8
 
 
@@ -152,9 +153,7 @@ def test_a_run_without_kills_is_right(undisturbed: dict[str, list[dict[str, Any]
     assert (undisturbed["quarantine"], undisturbed["parked"]) == ([], [])
 
 
-@pytest.mark.parametrize(
-    "point", [point if point in IN_EVERY_RUN else pytest.param(point, marks=pytest.mark.long) for point in POINTS]
-)
+@pytest.mark.parametrize("point", mostly_long(POINTS, every_run=IN_EVERY_RUN))
 def test_kills_leave_what_a_run_without_kills_leaves(
     make_road: MakeRoad, undisturbed: dict[str, list[dict[str, Any]]], point: str
 ) -> None:
@@ -183,7 +182,7 @@ NEWER = told(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("partitions", [1, 2])
+@pytest.mark.parametrize("partitions", mostly_long([1, 2], every_run=[2]))
 def test_an_update_before_the_creation_with_a_crash_between_them(make_road: MakeRoad, partitions: int) -> None:
     """R16: killed as soon as the update is committed, and killed again before the creation is."""
     road = prepare(make_road(partitions=partitions))

@@ -16,10 +16,13 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from onceflow.embedded import EmbeddedServices
 from onceflow_processor.breaker import OPEN_FAILURES
+from tests.every_run import mostly_long
 from tests.processor.processor_process import MakeRoad, Road, end, ids, wait_until
 
 NOTIFY_SECONDS_MAX = 60.0
-EVERY_INPUT = pytest.mark.parametrize("input_format", ["onceflow", "eventbridge", "stripe-json"])
+EVERY_INPUT = pytest.mark.parametrize(
+    "input_format", mostly_long(["onceflow", "eventbridge", "stripe-json"], every_run=["onceflow"])
+)
 """What happens to a log or a member is the same whoever writes the topic, in whatever format, with whatever keys and trust."""
 
 

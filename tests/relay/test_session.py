@@ -249,6 +249,7 @@ def test_an_outcome_above_the_topics_limit_stops_its_lane_until_it_is_withheld(l
     assert lanes.state(0) == (12, 12, "ok", "")
 
 
+@pytest.mark.long
 def test_the_broker_finds_the_large_outcome_among_many(lanes: Lanes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the limit cannot be asked: the batch is halved until the outcome stands alone; other lanes go on."""
     monkeypatch.setattr("onceflow_processor.relay.session.read_topic_bytes", lambda _kafka, _topic: None)

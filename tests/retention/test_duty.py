@@ -22,6 +22,7 @@ from onceflow_processor.relay.service import RelayOptions, run
 from onceflow_processor.retention.needs import Wishes
 from onceflow_schemas.failure import Misconfigured
 from tests.conftest import create_topic
+from tests.every_run import mostly_long
 from tests.relay.conftest import lanes  # noqa: F401 - the fixture
 from tests.relay.lanes import Lanes, header, sequence, wait_for
 from tests.retention.ledger import Ledger
@@ -106,7 +107,7 @@ def test_a_relay_deletes_what_is_old_and_shows_it(lanes: Lanes, ledger: Ledger, 
 
 
 @pytest.mark.parametrize("point", ["retention.before_slice", "retention.after_slice"])
-@pytest.mark.parametrize("hits", [1, 3, 9])
+@pytest.mark.parametrize("hits", mostly_long([1, 3, 9], every_run=[3]))
 def test_killed_between_slices_the_next_relay_goes_on(
     lanes: Lanes,  # noqa: F811
     ledger: Ledger,

@@ -7,6 +7,7 @@ import signal
 from typing import Any, cast
 
 import psycopg
+import pytest
 
 from onceflow_schemas.object_reads import ReadKind, ReadNeed
 from onceflow_schemas.sql import queries
@@ -60,6 +61,7 @@ def test_killed_while_it_reads_another_reads_after_the_lease(road: OperationsRoa
     assert read_row(road)["fence"] == 2
 
 
+@pytest.mark.long
 def test_one_that_slept_past_its_lease_writes_nothing(road: OperationsRoad, simulator: Simulator) -> None:
     client = client_of(simulator)
     customer = client.v1.customers.create({"email": "old@example.com"}).id

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
+from tests.every_run import mostly_long
 from tests.processor.conftest import event_body, record
 from tests.processor.processor_process import MakeRoad, Road, ids, wait_until
 from tests.processor.replay.killed import armed_replay, killed_replay, runs
@@ -156,7 +157,10 @@ def test_ignored_events_are_taken_up_once_where_something_handles_their_type_now
     assert _seen(road) == {"evt_a0": 1, "evt_a1": 1}
 
 
-@pytest.mark.parametrize("point", ["processor.before_commit", "processor.after_commit", "processor.after_markers"])
+KILLED_AT = ("processor.before_commit", "processor.after_commit", "processor.after_markers")
+
+
+@pytest.mark.parametrize("point", mostly_long(KILLED_AT, every_run=["processor.before_commit"]))
 def test_a_killed_replay_goes_on_where_its_last_commit_ended(make_road: MakeRoad, point: str) -> None:
     road = make_road(partitions=2)
     road.publish(ids("a", 20), partition=0)

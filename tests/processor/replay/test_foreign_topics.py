@@ -9,6 +9,7 @@ import psycopg
 import pytest
 from confluent_kafka import Producer
 
+from tests.every_run import mostly_long
 from tests.processor.inputs.foreign_records import ROADS, SECRET
 from tests.processor.processor_process import MakeRoad, Road, wait_until
 from tests.processor.replay.replaying import replayed, untouched
@@ -22,7 +23,6 @@ FORGED = {
 """What a bare body without a wrapping and a signature is, where it is not ``not_an_event``."""
 IN_EVERY_RUN = (
     ("stripe-json", "stripe-signature"),
-    ("cloudevents-structured", "transport"),
     ("eventbridge", "transport"),
 )
 FIRST = "tests.processor.replay.first_handlers:handlers"
@@ -42,9 +42,7 @@ def _forget(road: Road, event_id: str) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("name", "trust"), [pytest.param(*road, marks=() if road in IN_EVERY_RUN else pytest.mark.long) for road in ROADS]
-)
+@pytest.mark.parametrize(("name", "trust"), mostly_long(ROADS, every_run=IN_EVERY_RUN))
 def test_a_foreign_topic_is_looked_at_executed_and_rerun(make_road: MakeRoad, name: str, trust: str) -> None:
     road = make_road(partitions=1, input_format=name)
     table = {"topic": road.events, "format": name, "trust": trust}

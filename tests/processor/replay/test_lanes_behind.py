@@ -25,7 +25,8 @@ WRITTEN = (
     "onceflow.operation", "onceflow.parked", "onceflow.quarantine", "onceflow.progress", "public.seen",
 )  # fmt: skip
 REPLAYS = pytest.mark.parametrize(
-    ("given", "handlers"), [((), UNMENDED), (("--rerun",), MENDED)], ids=["execute", "rerun"]
+    ("given", "handlers"),
+    [pytest.param((), UNMENDED, id="execute", marks=pytest.mark.long), pytest.param(("--rerun",), MENDED, id="rerun")],
 )
 
 
