@@ -189,14 +189,16 @@ class Installation:
                 answer = self.post(bridge, event_id, session)
                 assert answer.status_code == 200, answer.text
 
-    def wait_for_states(self, count: int) -> dict[str, str]:
-        """Wait until so many events have a state, and return them."""
+    def wait_for_states(self, event_ids: Sequence[str]) -> dict[str, str]:
+        """Wait until each of these events has a state, and return their states: others may be there from other tests."""
+        wanted = set(event_ids)
 
         def states() -> dict[str, str]:
             with psycopg.connect(self.database_url) as connection:
-                return dict(connection.execute("SELECT event_id, state FROM onceflow.inbox").fetchall())
+                rows = connection.execute("SELECT event_id, state FROM onceflow.inbox").fetchall()
+            return {event_id: state for event_id, state in rows if event_id in wanted}
 
-        wait_until(lambda: len(states()) >= count, within_seconds=READ_SECONDS, why=f"{count} events have a state")
+        wait_until(lambda: states().keys() == wanted, within_seconds=READ_SECONDS, why=f"{len(wanted)} events have a state")
         return states()
 
     def published(self, count: int) -> list[str]:

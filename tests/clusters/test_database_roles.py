@@ -106,7 +106,7 @@ def test_the_whole_road_runs_with_these_roles(place: Installation) -> None:
         for command, role in (("process", PROCESSOR), ("relay", RELAY)):
             stack.enter_context(place.running(command, DATABASE_URL=address_of(role, place.database_url)))
         place.send(bridge, ["evt_1", "evt_2"])
-        assert place.wait_for_states(2) == {"evt_1": "processed", "evt_2": "processed"}
+        assert place.wait_for_states(["evt_1", "evt_2"]) == {"evt_1": "processed", "evt_2": "processed"}
         assert sorted(place.published(2)) == ["evt_1", "evt_2"]
 
 

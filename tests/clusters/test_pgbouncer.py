@@ -42,7 +42,7 @@ def test_nothing_is_lost_or_doubled_behind_it(place: Installation, tmp_path: Pat
         bridge = stack.enter_context(place.running("bridge"))
         parts = [stack.enter_context(place.running(command, **pooled)) for command in ("process", "process", "relay")]
         place.send(bridge, ids)
-        assert set(place.wait_for_states(EVENTS).values()) == {"processed"}
+        assert set(place.wait_for_states(ids).values()) == {"processed"}
         assert sorted(place.published(EVENTS)) == sorted(ids)
         with psycopg.connect(place.database_url) as owner:
             seen = owner.execute("SELECT event_id FROM public.seen").fetchall()
@@ -108,4 +108,4 @@ def test_prepared_statements_behind_it_are_named_as_the_fault_and_cost_no_event(
                 assert "set database.prepared to false" in part.text()
         assert relay.process.poll() is None, "a relay at work waits until it is changed"
     with place.running("process", ONCEFLOW_DATABASE_PREPARED="false"):
-        assert set(place.wait_for_states(len(sent)).values()) == {"processed"}
+        assert set(place.wait_for_states(sent).values()) == {"processed"}

@@ -98,5 +98,5 @@ def test_the_whole_road_under_least_rights(tmp_path: Path, kafka_bootstrap: str,
         for command, role in (("process", "onceflow_processor"), ("relay", "onceflow_relay")):
             stack.enter_context(place.running(command, DATABASE_URL=address_of(role, empty_database)))
         place.send(bridge, ["evt_1", "evt_2", "evt_3"])
-        assert set(place.wait_for_states(3).values()) == {"processed"}
+        assert set(place.wait_for_states(["evt_1", "evt_2", "evt_3"]).values()) == {"processed"}
         assert sorted(place.published(3)) == ["evt_1", "evt_2", "evt_3"]

@@ -87,7 +87,7 @@ def test_the_printed_rights_are_enough_for_the_whole_road(world: World) -> None:
             for role, command in COMMANDS.items()
         }
         place.send(parts["bridge"], ["evt_1"])
-        assert place.wait_for_states(1) == {"evt_1": "processed"}
+        assert place.wait_for_states(["evt_1"]) == {"evt_1": "processed"}
         assert place.published(1) == ["evt_1"]
     for arguments in (["progress", "show"], ["lanes", "show"]):
         shown = place.command(*arguments, **world.variables("operator"))
@@ -208,7 +208,7 @@ def test_a_position_cannot_be_set_without_a_right_that_is_named(world: World, le
         # A repeat for the tests that send it too.  The partition stands behind it, or going to the first offset may be no
         # move at all, for which no record is read.
         place.send(part, ["evt_1"])
-        place.wait_for_states(1)
+        place.wait_for_states(["evt_1"])
     user = world.user_without("operator", resource_type="topic", name=place.events, left=left)
     told = []
     for partition in range(PARTITIONS):
