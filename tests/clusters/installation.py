@@ -17,7 +17,8 @@ import psycopg
 import requests
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from tests.producer.bridge_process import SECRET, signed, wait_until
+from tests.producer.bridge_process import SECRET, signed
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 HANDLERS = "tests.processor.sample_handlers:handlers"
@@ -198,7 +199,9 @@ class Installation:
                 rows = connection.execute("SELECT event_id, state FROM onceflow.inbox").fetchall()
             return {event_id: state for event_id, state in rows if event_id in wanted}
 
-        wait_until(lambda: states().keys() == wanted, within_seconds=READ_SECONDS, why=f"{len(wanted)} events have a state")
+        wait_until(
+            lambda: states().keys() == wanted, within_seconds=READ_SECONDS, why=f"{len(wanted)} events have a state"
+        )
         return states()
 
     def published(self, count: int) -> list[str]:

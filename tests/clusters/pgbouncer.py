@@ -14,7 +14,7 @@ from typing import Self
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from tests.producer.bridge_process import wait_until
+from tests.waiting import wait_until
 
 PLAIN_USER = "nobody"
 START_SECONDS = 20.0

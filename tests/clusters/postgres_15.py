@@ -13,7 +13,7 @@ import psycopg
 from onceflow.embedded.child_process import Command, open_log, run_to_end, start_child, stop_child
 from onceflow.embedded.ports import choose_port
 from onceflow.embedded.postgres_identity import choose_identity, own
-from tests.producer.bridge_process import wait_until
+from tests.waiting import wait_until
 
 PROGRAMS = Path("/usr/lib/postgresql/15/bin")
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC", "PATH": "/usr/bin:/bin"}

@@ -15,7 +15,7 @@ from onceflow import Handlers, attach, effects
 from onceflow_schemas.sql import queries
 from tests.clusters.database_roles import ROLES, address_of, make_roles, run_file
 from tests.clusters.installation import Installation
-from tests.producer.bridge_process import wait_until
+from tests.waiting import wait_until
 
 MIGRATOR, PROCESSOR, RELAY, WORKER, APPLICATION, OPERATOR, READER, REPLAYER = ROLES
 NOT_PERMITTED = "42501"

@@ -13,7 +13,7 @@ from tests.clusters.installation import Installation
 from tests.clusters.pgbouncer import PgBouncer
 from tests.processor.operations.operator_process import SmallStripe
 from tests.processor.operations.sample_effects import refund
-from tests.producer.bridge_process import wait_until
+from tests.waiting import wait_until
 
 EVENTS = 300
 NAMED_SECONDS = 40.0

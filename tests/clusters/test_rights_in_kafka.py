@@ -25,7 +25,7 @@ from onceflow.embedded.data_folder import DataFolder
 from tests.clusters.installation import PARTITIONS, Installation
 from tests.clusters.secure_broker import SecureBroker
 from tests.every_run import mostly_long
-from tests.producer.bridge_process import wait_until
+from tests.waiting import wait_until
 
 ROLES = ("bridge", "processor", "relay", "operator")
 COMMANDS = {"bridge": "bridge", "processor": "process", "relay": "relay"}

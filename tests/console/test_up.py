@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -19,6 +18,8 @@ from typing import Any
 import psycopg
 import pytest
 import stripe
+
+from tests.waiting import wait_until
 
 PARTS = ("postgres", "kafka", "bridge", "processor", "operator", "relay", "simulator")
 READY_SECONDS = 120.0
@@ -65,10 +66,7 @@ class Up:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true in time"
-        threading.Event().wait(0.02)
+    wait_until(condition, within_seconds=seconds, why="the condition comes true")
 
 
 def alive(pid: int) -> bool:

@@ -19,6 +19,7 @@ import psycopg
 from confluent_kafka import Producer
 from psycopg.rows import dict_row
 
+from tests import waiting
 from tests.conftest import create_topic
 from tests.processor.conftest import ACCOUNT, DEPLOYMENT, KEY, event_body, record
 from tests.processor.inputs.foreign_records import SECRET, WRAP
@@ -162,10 +163,7 @@ def end(process: subprocess.Popen[bytes]) -> int:
 
 def wait_until(condition: Any, what: str, *, limit_seconds: float = WAIT_SECONDS_MAX) -> None:
     """Wait until a condition holds; fail with what was waited for."""
-    give_up_at = time.monotonic() + limit_seconds
-    while not condition():
-        assert time.monotonic() < give_up_at, f"waited {limit_seconds} s in vain until {what}"
-        time.sleep(0.1)
+    waiting.wait_until(condition, within_seconds=limit_seconds, why=what)
 
 
 MakeRoad = Callable[..., Road]

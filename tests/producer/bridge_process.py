@@ -8,9 +8,7 @@ import json
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +18,8 @@ from typing import Any, Self, TypeVar
 import requests
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from tests.waiting import wait_until
+
 T = TypeVar("T")
 SECRET = "whsec_test_of_the_bridge"
 ATTESTATION_SECRET = bytes(range(32))
@@ -27,18 +27,6 @@ ROOT = Path(__file__).parents[2]
 START_SECONDS = 60.0
 STOP_SECONDS = 40.0
 READ_SECONDS = 20.0
-_PACE = threading.Event()
-
-
-def wait_until(what: Callable[[], T], *, within_seconds: float, why: str) -> T:
-    """Return the first true result; fail when there is none in time."""
-    give_up_at = time.monotonic() + within_seconds
-    while True:
-        found = what()
-        if found:
-            return found
-        assert time.monotonic() < give_up_at, f"waited {within_seconds} s in vain: {why}"
-        _PACE.wait(0.02)
 
 
 def _bounds(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:

@@ -9,8 +9,9 @@ import time
 import pytest
 import requests
 
-from tests.producer.bridge_process import BridgeProcess, event, signed, wait_until
+from tests.producer.bridge_process import BridgeProcess, event, signed
 from tests.producer.raw_http import connected, exchange, read_answer, request, send_all
+from tests.waiting import wait_until
 
 BODY = event("evt_bad")
 ZEROS = "0" * 64

@@ -19,9 +19,10 @@ import requests
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.conftest import create_topic
-from tests.producer.bridge_process import ROOT, BridgeProcess, event, signed, wait_until
+from tests.producer.bridge_process import ROOT, BridgeProcess, event, signed
 from tests.producer.own_broker import OwnBroker, own_broker
 from tests.producer.raw_http import connected, request
+from tests.waiting import wait_until
 
 DEADLINE_SECONDS = 10.0
 

@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from onceflow_producer.broker_watch import GIVEN_UP_MAX, PROBE_SECONDS, BrokerWatch
 from onceflow_producer.metrics import BridgeMetrics
 from tests.conftest import create_topic
-from tests.producer.bridge_process import wait_until
 from tests.producer.fatal_error import make_fatal
+from tests.waiting import wait_until
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from onceflow_producer.metrics import BridgeMetrics
 from onceflow_producer.refusal import REFUSAL_ANSWERS, json_answer
 from onceflow_producer.request_head import HEADERS_BYTES_MAX
 from onceflow_producer.webhook import Receive, Scope, Send
-from tests.producer.bridge_process import wait_until
 from tests.producer.raw_http import connected, exchange, read_answer, request, send_all
+from tests.waiting import wait_until
 
 
 async def early(scope: Scope, receive: Receive, send: Send) -> None:

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from onceflow_producer.kafka_properties import producer_properties
 from onceflow_producer.producer_handle import ProducerHandle
 from onceflow_schemas.failure import Misconfigured
-from tests.producer.bridge_process import wait_until
 from tests.producer.fatal_error import make_fatal
+from tests.waiting import wait_until
 
 Reports = list[tuple[KafkaError | None, Message]]
 

@@ -11,7 +11,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 import uuid
 from collections import defaultdict
@@ -29,6 +28,7 @@ from onceflow_processor.relay.lane_store import LaneStore, connect
 from onceflow_processor.relay.lease import Lease, lease_name
 from onceflow_processor.relay.metrics import RelayMetrics
 from onceflow_processor.relay.session import Session, SessionSettings
+from tests.waiting import wait_until
 
 DEPLOYMENT = "test"
 WAIT_SECONDS = 60.0
@@ -37,11 +37,7 @@ SCRIPT = Path(__file__).with_name("relay_process.py")
 
 def wait_for(condition: Callable[[], bool], what: str, *, seconds: float = WAIT_SECONDS) -> None:
     """Wait until the condition holds; fails with ``what`` when it does not in time."""
-    give_up_at = time.monotonic() + seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < give_up_at, f"not in time: {what}"
-        pause.wait(0.02)
+    wait_until(condition, within_seconds=seconds, why=what)
 
 
 class Clock:

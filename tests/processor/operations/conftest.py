@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from onceflow_processor.operations.worker import Connections, Worker, WorkerSett
 from onceflow_schemas.operations.evidence import Evidence, Proof
 from onceflow_schemas.operations.limits import LIMITS, Limits
 from onceflow_schemas.operations.operation import Operation, Step
+from tests import waiting
 
 ACCOUNT = "acct_test"
 LANES = 3
@@ -298,10 +298,7 @@ class Desk:
 
 
 def wait_until(condition: Callable[[], object], what: str, *, limit_seconds: float = WAIT_SECONDS_MAX) -> None:
-    give_up_at = time.monotonic() + limit_seconds
-    while not condition():
-        assert time.monotonic() < give_up_at, f"waited {limit_seconds} s in vain until {what}"
-        time.sleep(0.02)
+    waiting.wait_until(condition, within_seconds=limit_seconds, why=what)
 
 
 @pytest.fixture

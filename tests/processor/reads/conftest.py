@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +24,7 @@ from onceflow_processor.reads.stripe_reads import StripeReads
 from onceflow_schemas.object_reads import ReadKind, ReadNeed
 from onceflow_schemas.sql import queries
 from onceflow_simulator import Simulator
+from tests import waiting
 from tests.processor.operations.operator_process import OperationsRoad
 
 PLATFORM, CONNECTED, SHOP = "acct_simulator", "acct_C1", "acct_test"
@@ -145,11 +144,7 @@ def object_need(id: str, *, account: str = PLATFORM, kind: str = "customers") ->
 
 
 def wait_until(condition: Callable[[], object], what: str, *, limit_seconds: float = WAIT_SECONDS_MAX) -> None:
-    give_up_at = time.monotonic() + limit_seconds
-    pause = threading.Event()
-    while not condition():
-        assert time.monotonic() < give_up_at, f"waited {limit_seconds} s in vain until {what}"
-        pause.wait(0.02)
+    waiting.wait_until(condition, within_seconds=limit_seconds, why=what)
 
 
 @pytest.fixture(scope="package")
