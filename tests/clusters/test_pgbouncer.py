@@ -84,6 +84,7 @@ def test_operations_of_an_application_behind_it_are_carried_out_without_wake_ups
         assert len(stripe.effects) == sum(stripe.effects.values()) == REQUESTS
 
 
+@pytest.mark.long
 def test_prepared_statements_behind_it_are_named_as_the_fault_and_cost_no_event(
     place: Installation, tmp_path: Path
 ) -> None:

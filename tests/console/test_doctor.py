@@ -151,6 +151,7 @@ def test_a_part_needs_only_its_own(doctor: Doctor) -> None:
     assert doctor.run("doctor", "--part", "nobody").returncode == 2
 
 
+@pytest.mark.long
 def test_with_everything_away_it_ends_in_time_and_says_so(tmp_path: Path) -> None:
     away = Doctor("127.0.0.1:9", "postgresql://u:CANARY@127.0.0.1:9/x", tmp_path)
     begun = time.monotonic()

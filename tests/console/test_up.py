@@ -204,6 +204,7 @@ def test_the_whole_life_of_a_data_folder(start: Callable[..., Up]) -> None:
     wait_for(lambda: not [pid for pid in later["pids"].values() if alive(pid)], ORPHAN_SECONDS)
 
 
+@pytest.mark.long
 def test_without_a_simulator_and_a_key_operations_wait(start: Callable[..., Up]) -> None:
     up = start()
     ready = up.wait_ready()

@@ -114,6 +114,7 @@ def test_a_cache_that_does_not_fit_is_ignored_without_a_word(first: FirstStart, 
     assert len(finished.output.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_a_recording_that_java_cannot_use_is_a_failure(first: FirstStart, tmp_path: Path) -> None:
     def record(_data: Path, recording: Path) -> None:
         recording.write_bytes(b"garbage" * 10_000)

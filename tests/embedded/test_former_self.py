@@ -67,6 +67,7 @@ def test_only_a_folder_that_was_used_and_not_closed_ended_unclean(tmp_path: Path
     assert not ended_unclean(tmp_path)
 
 
+@pytest.mark.long
 def test_a_confirmed_transaction_outlives_the_kill(folder: DataFolder, cache_dir: Path, jar_folder: Path) -> None:
     """Many partitions, so that the markers are still being written when the confirmation has come back."""
     broker = KafkaBroker(folder, cache_dir=cache_dir, progress=print)

@@ -100,6 +100,7 @@ def broker_setting(bootstrap: str, name: str) -> str | None:
     return value
 
 
+@pytest.mark.long
 def test_two_folders_side_by_side_and_each_continues(
     own_services: EmbeddedServices, cache_dir: Path, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def owners(road: Road) -> set[str]:
     return {row["owner"] for row in road.rows("SELECT owner FROM onceflow.progress")}
 
 
+@pytest.mark.long
 def test_bad_rows_stop_one_lane_until_a_person_decides_and_a_broker_that_is_away_stops_none(
     own: EmbeddedServices, fresh_database: str, tmp_path: Path
 ) -> None:

@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from tests.every_run import mostly_long
 from tests.faults.process_state import is_gone
 from tests.load.rig import Rig
 
@@ -14,7 +15,7 @@ BEFORE_MAX = 150
 AFTER = 150
 
 
-@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("part", mostly_long(PARTS, every_run=["kafka", "relay"]))
 def test_part_killed_under_load(rig: Rig, dice: Random, part: str) -> None:
     with rig.load() as load:
         load.wait_for_answers(dice.randrange(1, BEFORE_MAX))
@@ -28,6 +29,7 @@ def test_part_killed_under_load(rig: Rig, dice: Random, part: str) -> None:
     assert verdict.violations == (), verdict
 
 
+@pytest.mark.long
 def test_all_parts_killed_at_once(rig: Rig, dice: Random) -> None:
     """A power cut, as far as a process can see: everything is gone at the same moment."""
     with rig.load() as load:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import psycopg
+import pytest
 
 from tests.checker.waiting import wait_for
 from tests.faults.process_state import is_stopped
@@ -37,6 +38,7 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = TAKE_O
     wait_for(condition, limit_seconds=seconds, what=what)
 
 
+@pytest.mark.long
 def test_processor_stopped_beyond_its_group_session(rig: Rig) -> None:
     with rig.part("process") as second, rig.load() as load:
         wait_until(lambda: len(set(owners(rig))) == 2, "both processors have partitions")

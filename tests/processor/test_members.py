@@ -77,7 +77,8 @@ def group_offsets(road: Road) -> int:
         consumer.close()
 
 
-@pytest.mark.parametrize("protocol", ["consumer", pytest.param("classic", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("protocol", ["consumer", "classic"])
 def test_workers_that_come_and_go_every_two_seconds_do_everything_once(make_road: MakeRoad, protocol: str) -> None:
     """R41: a member that is killed costs its batch another run; those that join or are stopped cost nothing.
 

@@ -182,7 +182,8 @@ NEWER = told(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("partitions", mostly_long([1, 2], every_run=[2]))
+@pytest.mark.long
+@pytest.mark.parametrize("partitions", [1, 2])
 def test_an_update_before_the_creation_with_a_crash_between_them(make_road: MakeRoad, partitions: int) -> None:
     """R16: killed as soon as the update is committed, and killed again before the creation is."""
     road = prepare(make_road(partitions=partitions))

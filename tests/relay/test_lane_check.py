@@ -132,6 +132,7 @@ def test_another_topic_of_the_same_name(lanes: Lanes) -> None:
     assert {one.state for one in look(lanes)} == {"stopped:topic_changed"}
 
 
+@pytest.mark.long
 def test_an_open_transaction_counts_as_if_it_were_committed(lanes: Lanes) -> None:
     """A relay that still works from the database of before may yet commit what the restored one does not know."""
     publish(lanes, lane=0, rows=10)

@@ -17,6 +17,7 @@ from onceflow_processor.relay.lane_store import connect
 from onceflow_processor.relay.resume_lane import LookedAt, ResumeSettings, look, resume
 from onceflow_processor.relay.resumption import Fine, NotResumable, Resume
 from onceflow_schemas.failure import Refused
+from tests.every_run import mostly_long
 from tests.relay.lanes import Lanes, check_exactly_once, header, run_dry, sequence, term
 
 
@@ -126,7 +127,7 @@ def test_outcomes_that_the_database_has_no_more_are_not_passed_over(lanes: Lanes
     assert decision.reason.startswith("3 of the outcomes 6 to 8")
 
 
-@pytest.mark.parametrize("published", [0, 5])
+@pytest.mark.parametrize("published", mostly_long([0, 5], every_run=[0]))
 def test_records_of_others_are_passed_over(lanes: Lanes, published: int) -> None:
     if published:
         publish(lanes)

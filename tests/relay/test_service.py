@@ -56,6 +56,7 @@ def test_ready_then_published_soon_after_the_commit_then_drained(lanes: Lanes, t
     check_exactly_once(lanes, {0: 1, 1: 10, 2: 0})
 
 
+@pytest.mark.long
 @pytest.mark.soak
 def test_killed_again_and_again_under_load(lanes: Lanes) -> None:
     """More than 20,000 outcomes, some of them committed while the relay runs, and a relay that dies at random moments."""

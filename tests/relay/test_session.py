@@ -262,6 +262,7 @@ def test_the_broker_finds_the_large_outcome_among_many(lanes: Lanes, monkeypatch
     assert lanes.sequences() == {0: list(range(1, 401)), 1: list(range(1, 2_001)), 2: []}
 
 
+@pytest.mark.long
 def test_a_refusal_that_comes_while_records_are_still_handed_over(
     lanes: Lanes, monkeypatch: pytest.MonkeyPatch
 ) -> None:

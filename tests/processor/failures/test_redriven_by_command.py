@@ -66,6 +66,7 @@ def attempts(road: Road) -> int:
     return int(row["attempts"])
 
 
+@pytest.mark.long
 def test_a_record_that_nobody_vouched_for_runs_once_when_its_key_is_known(make_road: MakeRoad) -> None:
     """The key of the bridge's attestation is missing, then wrong, then right; a person asks each time, at last twice."""
     road = make_road(partitions=1)

@@ -269,6 +269,7 @@ def first_offset_at(bus: Bus, offset: int) -> int:
         consumer.close()
 
 
+@pytest.mark.long
 def test_two_processors_are_killed_over_several_inputs(make_road: MakeRoad) -> None:
     """K6 to K9 over topics of several formats at once: partitions wander, members die, every event takes effect once."""
     road = make_road(partitions=2)

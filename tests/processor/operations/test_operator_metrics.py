@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from onceflow_schemas.operations.evidence import Evidence, Proof
 from tests.processor.operations.conftest import Desk, Scripted, done, says, wait_until
 
@@ -31,6 +33,7 @@ def test_states_ages_and_attempts(desk: Desk) -> None:
         assert operator.value("onceflow_operations_settled_total", effect="refund", state="succeeded") == 2
 
 
+@pytest.mark.long
 def test_a_paused_account_is_shown_until_its_key_is_taken(desk: Desk) -> None:
     sender = Scripted(says(Proof.UNAUTHORISED, detail="401"))
     with desk.working(sender) as operator:

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 
 from onceflow_simulator import Simulator
+from tests.every_run import mostly_long
 from tests.processor.armed import killed_at
 from tests.processor.conftest import event_body, record
 from tests.processor.operations.operator_process import ACCOUNT, OperationsRoad, SmallStripe
@@ -92,12 +93,15 @@ def pause_of(road: OperationsRoad) -> tuple[bool, str | None]:
 
 @pytest.mark.parametrize(
     ("point", "asked_by_the_dead", "leased_by_the_dead"),
-    [
-        ("reader.before_lease_commit", 0, 0),
-        ("reader.before_request", 0, 1),
-        ("reader.after_answer", 1, 1),
-        ("reader.before_commit", 1, 1),
-    ],
+    mostly_long(
+        [
+            ("reader.before_lease_commit", 0, 0),
+            ("reader.before_request", 0, 1),
+            ("reader.after_answer", 1, 1),
+            ("reader.before_commit", 1, 1),
+        ],
+        every_run=[("reader.before_lease_commit", 0, 0), ("reader.after_answer", 1, 1)],
+    ),
 )
 def test_killed_there_another_reads_and_it_is_applied_once(
     road: OperationsRoad, simulator: Simulator, point: str, asked_by_the_dead: int, leased_by_the_dead: int
@@ -146,6 +150,7 @@ def let_the_lease_run_out(road: OperationsRoad) -> None:
     )
 
 
+@pytest.mark.long
 def test_the_probe_of_a_paused_account_that_died_is_followed_by_another(
     road: OperationsRoad, simulator: Simulator
 ) -> None:

@@ -44,6 +44,7 @@ def stripe_of(simulator: Simulator) -> SmallStripe:
     return cast("SmallStripe", simulator)
 
 
+@pytest.mark.long
 def test_killed_while_it_reads_another_reads_after_the_lease(road: OperationsRoad, simulator: Simulator) -> None:
     customer = client_of(simulator).v1.customers.create({"email": "a@example.com"}).id
     path = f"/v1/customers/{customer}"

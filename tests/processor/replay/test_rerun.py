@@ -12,6 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from onceflow_schemas.identity import ce_id
+from tests.every_run import mostly_long
 from tests.processor.processor_process import LANES, MakeRoad, Road, end, wait_until
 from tests.processor.replay.killed import armed_replay, killed_replay, runs
 from tests.processor.replay.replaying import REPLAY_SECONDS_MAX, ran, replayed, untouched
@@ -143,7 +144,10 @@ def test_new_operations_are_asked_for_only_when_they_are_allowed_and_known_ones_
     assert road.rows("SELECT * FROM onceflow.operation ORDER BY id") == after
 
 
-@pytest.mark.parametrize("point", ["processor.before_outcomes", "processor.before_commit"])
+@pytest.mark.parametrize(
+    "point",
+    mostly_long(["processor.before_outcomes", "processor.before_commit"], every_run=["processor.before_commit"]),
+)
 def test_a_killed_rerun_goes_on_and_publishes_each_revision_once(make_road: MakeRoad, point: str) -> None:
     road = make_road(partitions=1)
     events = [f"evt_changed{number}" for number in range(12)]
