@@ -27,6 +27,7 @@ START_SECONDS = 40.0
 COMMAND_SECONDS = 60.0
 STOP_SECONDS = 20.0
 READ_SECONDS = 40.0
+READ_RECORDS_MAX = 500
 REQUEST_SECONDS = 15.0
 
 
@@ -220,16 +221,14 @@ class Installation:
         at_end: set[int | None] = set()
 
         def read() -> bool:
-            message = reader.poll(0.2)
-            if message is None:
-                return False
-            error = message.error()
-            if error is not None:
-                assert error.code() == KafkaError._PARTITION_EOF, error
-                at_end.add(message.partition())
-            else:
-                at_end.discard(message.partition())
-                found.append(json.loads(message.value() or b"")["event"])
+            for message in reader.consume(READ_RECORDS_MAX, 0.2):
+                error = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    at_end.add(message.partition())
+                else:
+                    at_end.discard(message.partition())
+                    found.append(json.loads(message.value() or b"")["event"])
             return len(found) >= count and len(at_end) == PARTITIONS
 
         try:
