@@ -19,6 +19,7 @@ from onceflow.exit_codes import PartFailed
 from onceflow.supervisor import ProcessPart, ServicePart, Supervisor, Views
 from onceflow_producer.lifetime import Lifetime
 from onceflow_schemas.failure import Unavailable
+from tests.waiting import wait_until
 
 LIMIT_SECONDS = 40.0
 
@@ -184,10 +185,7 @@ class FakeService:
 
 
 def wait_for(condition: Any) -> None:
-    end = time.monotonic() + LIMIT_SECONDS
-    while not condition():
-        assert time.monotonic() < end, "the condition did not come true in time"
-        threading.Event().wait(0.01)
+    wait_until(condition, within_seconds=LIMIT_SECONDS, why="the condition comes true")
 
 
 def test_a_service_is_started_beside_the_supervisor() -> None:

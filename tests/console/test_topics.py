@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -23,6 +21,7 @@ from onceflow.settings_model import TopicSettings
 from onceflow.topic_plan import TopicPlan, plan_topics, topic_wishes
 from onceflow.topics import apply_topics, read_lanes, read_topics
 from onceflow_schemas.failure import Misconfigured, Unavailable
+from tests.waiting import wait_until
 
 
 class World:
@@ -60,10 +59,7 @@ class World:
 
 def wait_for(condition: Callable[[], bool]) -> None:
     """The broker that is asked learns of a change a moment after it was made."""
-    end = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < end, "the change did not show up in time"
-        threading.Event().wait(0.05)
+    wait_until(condition, within_seconds=20, why="the change shows up")
 
 
 @pytest.fixture

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import requests
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from tests.waiting import wait_until
 
-T = TypeVar("T")
 SECRET = "whsec_test_of_the_bridge"
 ATTESTATION_SECRET = bytes(range(32))
 ROOT = Path(__file__).parents[2]

@@ -132,6 +132,15 @@ def run_to_end(command: Command, *, timeout_seconds: float, text: str = "") -> F
     return Finished(exit_code=child.returncode, output=output.decode(errors="replace"))
 
 
+def ends_within(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Wait for the end of a child, at most so long; True when it has ended."""
+    try:
+        child.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
 def stop_child(child: subprocess.Popen[bytes], steps: Sequence[tuple[signal.Signals, float]]) -> int:
     """Send each signal in turn and wait its seconds; SIGKILL comes last.  Returns the exit code."""
     for step, seconds in (*steps, (signal.SIGKILL, KILL_WAIT_SECONDS)):
@@ -140,10 +149,7 @@ def stop_child(child: subprocess.Popen[bytes], steps: Sequence[tuple[signal.Sign
         child.send_signal(step)
         # A stopped process takes no signal but SIGKILL until it is continued.
         child.send_signal(signal.SIGCONT)
-        try:
-            child.wait(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            continue
+        ends_within(child, seconds)
     return child.wait(timeout=KILL_WAIT_SECONDS)
 
 

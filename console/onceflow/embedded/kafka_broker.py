@@ -24,6 +24,7 @@ from onceflow.embedded import broker_properties as properties
 from onceflow.embedded.aot_cache import MAIN_CLASS, make_aot_cache, quick_flags, recording_flags
 from onceflow.embedded.child_process import (
     Command,
+    ends_within,
     last_line,
     log_since,
     log_size,
@@ -117,11 +118,7 @@ class KafkaBroker:
     def _ends_within(self, seconds: float) -> bool:
         """Wait for its end, at most so long; True when it has ended."""
         assert self._child is not None, "the broker was never started"
-        try:
-            self._child.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+        return ends_within(self._child, seconds)
 
     def start(self) -> None:
         """Fetch, format and start what needs it; returns when Java runs, which is before it answers.

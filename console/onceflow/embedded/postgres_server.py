@@ -14,7 +14,16 @@ from pathlib import Path
 
 import psycopg
 
-from onceflow.embedded.child_process import Command, last_line, log_since, log_size, open_log, start_child, stop_child
+from onceflow.embedded.child_process import (
+    Command,
+    ends_within,
+    last_line,
+    log_since,
+    log_size,
+    open_log,
+    start_child,
+    stop_child,
+)
 from onceflow.embedded.data_folder import DataFolder
 from onceflow.embedded.ports import HOST, REMEMBERED_GRACE_SECONDS, accepts_connections, claim_ports, is_free
 from onceflow.embedded.postgres_cluster import DATABASE, ENVIRONMENT, USER, PostgresCluster, find_program
@@ -129,7 +138,7 @@ class PostgresServer:
                 tries += 1
                 time.sleep(RETRY_SECONDS)
                 self._launch()
-            time.sleep(POLL_SECONDS)
+            ends_within(self._child, POLL_SECONDS)
         seconds = time.monotonic() - self._started_at
         self._progress(f"postgres: ready on {HOST}:{self._port} after {seconds:.1f} s")
 

@@ -30,11 +30,10 @@ from onceflow_processor.operations.worker import Connections, Worker, WorkerSett
 from onceflow_schemas.operations.evidence import Evidence, Proof
 from onceflow_schemas.operations.limits import LIMITS, Limits
 from onceflow_schemas.operations.operation import Operation, Step
-from tests import waiting
+from tests.processor.processor_process import WAIT_SECONDS_MAX, wait_until
 
 ACCOUNT = "acct_test"
 LANES = 3
-WAIT_SECONDS_MAX = 30.0
 SECONDS_MAX = 2.0
 
 Answer = Callable[[Step, Operation], Evidence]
@@ -295,10 +294,6 @@ class Desk:
     def wait_for(self, **states: str) -> None:
         """Wait until these subjects are in these states."""
         wait_until(lambda: states.items() <= self.states().items(), f"{states}, found {self.states()}")
-
-
-def wait_until(condition: Callable[[], object], what: str, *, limit_seconds: float = WAIT_SECONDS_MAX) -> None:
-    waiting.wait_until(condition, within_seconds=limit_seconds, why=what)
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from onceflow_processor.tx import Tx
 from onceflow_schemas.operations.calls import Charge
 from onceflow_schemas.operations.evidence import Evidence, Proof
 from onceflow_schemas.operations.operation import Operation, Role, Step
-from tests.processor.operations.conftest import Desk, Scripted, wait_until
+from tests.processor.operations.conftest import Desk, Scripted
+from tests.processor.processor_process import wait_until
 
 
 def charge_registry() -> tuple[Handlers, Effect]:

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from onceflow_schemas.operations.evidence import Evidence, Proof
 from onceflow_schemas.operations.operation import Operation, Step
-from tests.processor.operations.conftest import Desk, Scripted, refund, says, wait_until
+from tests.processor.operations.conftest import Desk, Scripted, refund, says
+from tests.processor.processor_process import wait_until
 
 
 def hint(desk: Desk, subject: str, *, object_id: str, status: str, kind: str = "refund", event: str = "evt_1") -> None:

@@ -11,7 +11,8 @@ from onceflow_processor.operations.ledger import Ledger
 from onceflow_producer import failpoint
 from onceflow_schemas.operations.evidence import Evidence, Proof
 from onceflow_schemas.operations.operation import Operation, Step
-from tests.processor.operations.conftest import Desk, Scripted, says, wait_until
+from tests.processor.operations.conftest import Desk, Scripted, says
+from tests.processor.processor_process import wait_until
 
 
 def test_a_long_call_keeps_its_lease(desk: Desk) -> None:

@@ -15,7 +15,8 @@ from onceflow.command_app import app
 from onceflow_schemas.failure import Failure
 from onceflow_schemas.operations.calls import HttpCall, Mail
 from onceflow_schemas.operations.evidence import Proof
-from tests.processor.operations.conftest import Desk, Scripted, says, wait_until
+from tests.processor.operations.conftest import Desk, Scripted, says
+from tests.processor.processor_process import wait_until
 
 ABSENT_ID = "00000000-0000-5000-8000-000000000001"
 

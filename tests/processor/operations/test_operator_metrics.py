@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from onceflow_schemas.operations.evidence import Evidence, Proof
-from tests.processor.operations.conftest import Desk, Scripted, done, says, wait_until
+from tests.processor.operations.conftest import Desk, Scripted, done, says
+from tests.processor.processor_process import wait_until
 
 
 def answers(step: Any, operation: Any) -> Evidence:

@@ -19,7 +19,8 @@ from onceflow_processor.operations.senders.sender import Sender
 from onceflow_schemas.operations.calls import Call, HttpCall, Mail
 from onceflow_schemas.operations.evidence import Evidence
 from onceflow_schemas.operations.operation import Operation, Step
-from tests.processor.operations.conftest import Desk, Scripted, wait_until
+from tests.processor.operations.conftest import Desk, Scripted
+from tests.processor.processor_process import wait_until
 
 ITEM = 7
 

@@ -27,7 +27,8 @@ from tests.processor.operations.at_simulator import (
     refund,
     shop,
 )
-from tests.processor.operations.conftest import Desk, wait_until
+from tests.processor.operations.conftest import Desk
+from tests.processor.processor_process import wait_until
 
 CONFIRM = "/v1/payment_intents/{id}/confirm"
 SLOW_RETRIES = Limits(retry_first=timedelta(seconds=3))

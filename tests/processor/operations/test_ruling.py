@@ -15,7 +15,8 @@ from onceflow_processor.tx import Tx
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.operations.calls import Charge
 from onceflow_schemas.operations.evidence import Proof
-from tests.processor.operations.conftest import ACCOUNT, Desk, Scripted, in_turn, says, wait_until
+from tests.processor.operations.conftest import ACCOUNT, Desk, Scripted, in_turn, says
+from tests.processor.processor_process import wait_until
 
 LOOK = Decider(who="ada@desk", reason="asked the bank", execute=False)
 DO = Decider(who="ada@desk", reason="asked the bank", execute=True)

@@ -10,7 +10,8 @@ from onceflow_processor.handlers import Handlers
 from onceflow_processor.operations.effect import Effect, Settled
 from onceflow_processor.tx import Tx
 from onceflow_schemas.operations.calls import StripeCall
-from tests.processor.operations.conftest import Desk, Scripted, wait_until
+from tests.processor.operations.conftest import Desk, Scripted
+from tests.processor.processor_process import wait_until
 
 Told = Callable[[Settled, Tx], None]
 

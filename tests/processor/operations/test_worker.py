@@ -14,7 +14,8 @@ from onceflow_processor.operations.worker import SHORT_POLL_SECONDS, ahead
 from onceflow_schemas.operations.calls import StripeCall
 from onceflow_schemas.operations.evidence import Evidence, Proof
 from onceflow_schemas.operations.operation import Operation, Step
-from tests.processor.operations.conftest import Desk, Scripted, done, in_turn, refund, says, wait_until
+from tests.processor.operations.conftest import Desk, Scripted, done, in_turn, refund, says
+from tests.processor.processor_process import wait_until
 
 
 def test_an_operation_is_sent_once_and_settled_with_its_outcome(desk: Desk) -> None:

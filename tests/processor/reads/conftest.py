@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,12 @@ from onceflow_processor.reads.stripe_reads import StripeReads
 from onceflow_schemas.object_reads import ReadKind, ReadNeed
 from onceflow_schemas.sql import queries
 from onceflow_simulator import Simulator
-from tests import waiting
 from tests.processor.operations.operator_process import OperationsRoad
+from tests.processor.processor_process import wait_until
 
 PLATFORM, CONNECTED, SHOP = "acct_simulator", "acct_C1", "acct_test"
 """The simulator's own account, one that is connected to it, and what the events of a bench call the first."""
 VERSION = "2026-10-28.endive"
-WAIT_SECONDS_MAX = 20.0
 
 
 @dataclass
@@ -141,10 +140,6 @@ class Desk:
 
 def object_need(id: str, *, account: str = PLATFORM, kind: str = "customers") -> ReadNeed:
     return ReadNeed(account, "test", ReadKind.OBJECT, id, f"/v1/{kind}/{id}", VERSION)
-
-
-def wait_until(condition: Callable[[], object], what: str, *, limit_seconds: float = WAIT_SECONDS_MAX) -> None:
-    waiting.wait_until(condition, within_seconds=limit_seconds, why=what)
 
 
 @pytest.fixture(scope="package")

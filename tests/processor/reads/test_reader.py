@@ -16,7 +16,8 @@ from onceflow_processor.reads.stripe_reads import StripeReads
 from onceflow_producer import failpoint
 from onceflow_schemas.object_reads import NOT_PERMITTED_SECONDS, TRIES_MAX, ReadKind, ReadNeed
 from onceflow_simulator import Simulator
-from tests.processor.reads.conftest import CONNECTED, PLATFORM, VERSION, Desk, object_need, wait_until
+from tests.processor.processor_process import wait_until
+from tests.processor.reads.conftest import CONNECTED, PLATFORM, VERSION, Desk, object_need
 from tests.processor.reads.stripe_side import client_of, long_invoice
 
 

@@ -18,7 +18,8 @@ from onceflow_schemas.object_reads import TRIES_MAX
 from onceflow_simulator import Simulator
 from tests.processor.conftest import Bench, event_body, record
 from tests.processor.poison import ask_retry, key_rows
-from tests.processor.reads.conftest import SHOP, Desk, wait_until
+from tests.processor.processor_process import wait_until
+from tests.processor.reads.conftest import SHOP, Desk
 from tests.processor.reads.stripe_side import client_of
 
 MakeBench = Callable[[Handlers], Bench]
