@@ -31,13 +31,22 @@ WHERE NOT EXISTS (SELECT FROM onceflow.quarantine AS q
 
 -- name: outcome_blocks
 -- The outcomes as blocks; lines as ``outcome_words`` writes them.  What goes out in another form is never equal to a record.
-SELECT lane, seq / %(places)s AS block, count(*) AS records,
-       sha256(convert_to(string_agg(
-           CASE WHEN withheld IS NULL AND headers::text = '{}' THEN '' ELSE '!' END || seq::text || E'\n' || ce_id::text || E'\n'
-               || outcome_id::text || E'\n' || revision::text || E'\n' || type || E'\n' || key || E'\n' || cause || E'\n'
-               || created_at::text || E'\n' || encode(sha256(value), 'hex') || E'\n',
-           '' ORDER BY seq), 'UTF8')) AS digest
-FROM onceflow.outcome GROUP BY 1, 2;
+-- One block after the other by the primary key: taken all at once they would be sorted, with their values.
+WITH RECURSIVE found AS (
+    SELECT lane, (SELECT min(r.seq) / %(places)s FROM onceflow.outcome AS r WHERE r.lane = lane.lane) AS block FROM onceflow.lane
+    UNION ALL
+    SELECT lane, (SELECT min(r.seq) / %(places)s FROM onceflow.outcome AS r WHERE r.lane = found.lane AND r.seq >= (block + 1) * %(places)s)
+    FROM found WHERE block IS NOT NULL
+)
+SELECT found.lane, found.block, folded.records, folded.digest
+FROM found CROSS JOIN LATERAL (
+    SELECT count(*) AS records, sha256(convert_to(string_agg(concat_ws(
+               E'\n', CASE WHEN withheld IS NULL AND headers::text = '{}' THEN '' ELSE '!' END || seq, ce_id, outcome_id, revision, type, key,
+               cause, created_at, encode(sha256(value), 'hex'), ''), '' ORDER BY seq), 'UTF8')) AS digest
+    FROM onceflow.outcome AS r
+    WHERE r.lane = found.lane AND r.seq >= found.block * %(places)s AND r.seq < (found.block + 1) * %(places)s
+) AS folded
+WHERE found.block IS NOT NULL;
 
 -- name: unprove_originals
 -- Blocks that hold the marker of an event of which another record was copied, or an event that waits and whose bytes only its record
