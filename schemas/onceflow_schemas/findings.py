@@ -42,8 +42,8 @@ _KINDS: Final = (
         "and the list is read again; other accounts go on.",
         "no",
         "onceflow reconcile --once --dry-run",
-        "Look again in some minutes. Where it stays, ask Stripe with the request id of the log line, and look whether a proxy stands "
-        "between: the same page is read again meanwhile, and no event is passed.",
+        "Look again in some minutes. Where it stays, look whether a proxy stands between you and Stripe, then ask Stripe: the same "
+        "page is read again meanwhile, and no event is passed.",
     ),
     FindingKind(
         "account_not_readable",
