@@ -34,9 +34,9 @@ RECORDS_GONE = frozenset({"I1:", "I3:", "I5:", "I9: the marker"})
 """As in ``ledger_faults``: markers stand whose records are gone for good.  That nothing was lost is asked of Stripe's list instead."""
 BYTES_GONE = frozenset({"I1: answered 200 but not in the topic"})
 """Events came back from Stripe's list, which writes them in other bytes than their webhooks had."""
-ORDER_GONE = BYTES_GONE | {"I4:", "I2: the fact"}
-"""They came back in the list's order, and outcomes in that of the lost records.  Two events of one fact may then be met the other way round,
-which tells it twice (decision 0029); the row counts them.  Gaps, doubles and foreign records in lanes are judged by the proof and the truth."""
+ORDER_GONE = BYTES_GONE | {"I4:"}
+"""They came back in the list's order, and outcomes in that of the lost records.  Of two events of one fact that are met the other way round
+the topic's one has it.  Gaps, doubles and foreign records in lanes are judged by the proof and the truth."""
 ONCE_TYPES = sorted({OUTCOME_TYPES[one] for one in ONCE})
 TAIL_RECORDS = 1_000
 MANY_PER_SECOND = 300.0
@@ -293,7 +293,13 @@ def both_put_back(world: World, dice: Random) -> str:
         "SELECT count(*) FROM (SELECT FROM onceflow.outcome WHERE type = ANY(%s) GROUP BY type, key HAVING count(*) > 1) AS twice",
         ONCE_TYPES,
     )
-    return f"{lost} records gone, {twice} facts told twice, published {before} -> {restored}; {_imported(world)} imported, {len(world.findings())} from the list, {done} done once"
+    assert twice == 0, f"{twice} facts are told twice"
+    taken = world.value("SELECT count(*) FROM onceflow.imported_fact")
+    fired(taken > 0, f"{taken} facts came back")
+    later = world.value(
+        "SELECT count(*) FROM onceflow.fact JOIN onceflow.fact_claim AS again USING (namespace, key) WHERE again.claimed_at < fact.created_at"
+    )
+    return f"{lost} records gone, {taken} facts came back, {later} of them met by another event first, published {before} -> {restored}; {_imported(world)} imported, {len(world.findings())} from the list, {done} done once"
 
 
 def _settle_stops(world: World, decide: Callable[[], None]) -> None:
