@@ -334,6 +334,8 @@ def test_the_relay_deletes_what_the_database_finds_old_and_nothing_else(place: I
             with pytest.raises(psycopg.Error, match="at least 32 days"):
                 relay.execute(call, [1])
         assert owner.execute(left).fetchall() == [("evt_age_20",), ("evt_age_60",)]
+        # Another test lets verify look at this database, which would say that no topic has their records.
+        owner.execute("DELETE FROM onceflow.inbox WHERE event_id LIKE 'evt_age_%'")
 
 
 def test_the_files_say_how_they_are_run_and_name_each_role(place: Installation) -> None:
