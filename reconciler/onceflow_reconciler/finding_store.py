@@ -40,3 +40,8 @@ def remedied(connection: Connection[Any], finding_ids: Sequence[int], *, action:
     if finding_ids:
         given = {"finding_ids": list(finding_ids), "action": action, "who": who, "result": result}
         connection.execute(_SQL["remedied"], given)
+
+
+def count_open(connection: Connection[Any]) -> dict[str, int]:
+    """Return how many findings are open, by kind."""
+    return dict(connection.execute(_SQL["open_counts"]).fetchall())

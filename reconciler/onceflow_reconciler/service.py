@@ -25,6 +25,7 @@ from onceflow_processor.start_check import check_database
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_reconciler.account_cycle import AccountCycle, Looked
 from onceflow_reconciler.event_cycle import EventCycle
+from onceflow_reconciler.finding_store import count_open
 from onceflow_reconciler.known_events import Backlog
 from onceflow_reconciler.ledger_checks import look_at_tables
 from onceflow_reconciler.ledger_look import LedgerLook
@@ -163,11 +164,12 @@ class _Service:
     ) -> None:
         while not self._lifetime.stopping and not tools.are_outdated():
             begun = time.monotonic()
-            self._metrics.show_tables(look_at_tables(connection, self._options.patience))
+            look_at_tables(connection, self._options.patience)
             look_at_topics(connection, tools.topics)
             self._look(cycle, self._options.accounts)
             self._look_at_ledgers(connection, partial(_hold, lease))
             self._retire(connection, lease)
+            self._metrics.show_open(count_open(connection))
             lease.keep()
             rest = self._options.cycle_seconds * random.uniform(0.9, 1.1)  # noqa: S311 - jitter needs no secrecy
             while (left := begun + rest - time.monotonic()) > 0 and not self._lifetime.wait(min(1.0, left)):

@@ -199,6 +199,10 @@ WHERE kind = ANY(%(kinds)s::text[]) AND state IN ('open', 'recurring') AND accou
 -- Index: finding_not_healed.
 SELECT kind, subject, facts FROM onceflow.finding WHERE kind = ANY(%(kinds)s::text[]) AND state <> 'healed';
 
+-- name: open_counts
+-- Index: finding_open.
+SELECT kind, count(*) FROM onceflow.finding WHERE state IN ('open', 'recurring') GROUP BY kind;
+
 -- name: oldest_of_ledgers
 -- Index: finding_open.
 SELECT min(facts ->> 'since') FROM onceflow.finding WHERE kind = ANY(%(kinds)s::text[]) AND state IN ('open', 'recurring');
