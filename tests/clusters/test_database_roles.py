@@ -339,7 +339,7 @@ def test_the_relay_deletes_what_the_database_finds_old_and_nothing_else(place: I
             with pytest.raises(psycopg.Error, match="at least 32 days"):
                 relay.execute(call, [1])
         assert owner.execute(left).fetchall() == [("evt_age_20",), ("evt_age_60",)]
-        # They have no records, which a proof of the same ledgers would tell.
+        # Another test lets verify look at this database, which would say that no topic has their records.
         owner.execute("DELETE FROM onceflow.inbox WHERE event_id LIKE 'evt_age_%'")
 
 
