@@ -101,8 +101,10 @@ TO onceflow_reconciler;
 GRANT SELECT, INSERT, UPDATE ON onceflow.lease, onceflow.finding, onceflow.reconcile_cursor, onceflow.reconcile_hour
 TO onceflow_reconciler;
 GRANT SELECT, INSERT ON onceflow.remedy TO onceflow_reconciler;
+-- What it wrote itself and is old.
+GRANT EXECUTE ON FUNCTION onceflow.retire_findings, onceflow.retire_hours TO onceflow_reconciler;
 -- A reason to look at an operation, as a webhook would have given it.
-GRANT INSERT ON onceflow.operation_hint TO onceflow_reconciler;
+GRANT SELECT (object_id), INSERT ON onceflow.operation_hint TO onceflow_reconciler;
 
 -- Application: what onceflow.attach needs, inside the application's own transaction.  It sees no lane, and of events the ids that
 -- stand in imported_fact.

@@ -324,3 +324,24 @@ LEDGER_FINDINGS: Final = (
 )
 
 LEDGER_KINDS: Final = tuple(kind.name for kind in LEDGER_FINDINGS)
+KINDS_OF_ONE_ROW: Final = (
+    "record_without_state",
+    "record_doubled",
+    "marker_differs",
+    "marker_without_record",
+    "topic_lost_records",
+    "records_deleted",
+    "state_differs",
+    "event_differs",
+    "event_not_listed",
+    "hour_differs",
+    "hours_unproved",
+    "outcome_not_published",
+    "outcome_doubled",
+    "outcome_foreign",
+    "outcome_without_row",
+    "outcome_differs",
+    "lane_gap",
+    "object_not_listed",
+)
+"""About something that is deleted by age itself: rows of the inbox and of lanes, records, and what Stripe lists."""

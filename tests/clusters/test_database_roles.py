@@ -76,6 +76,7 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
     RECONCILER: {
         "reconcile": ALL,
         "reconcile_ledger": ALL,
+        "reconcile_retention": ALL,
         "relay": ("lease_acquire", "lease_renew", "lease_release"),
         "start": ("safety", "system", "deployment"),
         "migrate": BOOKS,
@@ -230,6 +231,10 @@ FORBIDDEN = [
         "retire_markers('x', 1, 72, now(), 1)", "retire_outcomes('x', 1, 72, now(), 0, 1)",
         "retire_quarantine('x', 1, 365, now(), 1)", "retire_reads('x', 1, 72, now(), 1)",
     ) for role in (PROCESSOR, WORKER, APPLICATION, OPERATOR, READER)),
+    *((RECONCILER, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "finding", "remedy", "reconcile_hour", "reconcile_cursor")),
+    *((role, f"SELECT onceflow.{call}") for call in (
+        "retire_findings('x', 1, 365, now(), '{}', '{}', 1)", "retire_hours('x', 1, now(), 1)",
+    ) for role in (PROCESSOR, RELAY, WORKER, APPLICATION, OPERATOR, READER)),
     (RELAY, "CREATE TABLE onceflow.mine (id int)"),
     *((OPERATOR, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "progress", "lane")),
     (OPERATOR, "UPDATE onceflow.audit SET reason = 'x'"),
