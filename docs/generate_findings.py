@@ -1,15 +1,24 @@
-"""Writes docs/operating/findings.md from the kinds in ``onceflow_schemas.findings``: ``python docs/generate_findings.py``.
+"""Writes docs/operating/findings.md and a page per kind beside it from the kinds in ``onceflow_schemas.findings``.
 
-Rule: the page is never edited by hand; a test compares it with what this program would write.
+``python docs/generate_findings.py``.  Rule: the pages are never edited by hand; a test compares them with what this program would write.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
-from onceflow_schemas.findings import FINDING_KINDS, FindingKind
+from onceflow_reconciler.remedies import MEANINGS, REMEDIES
+from onceflow_schemas.finding_kind import FindingKind, Risk
+from onceflow_schemas.findings import FINDING_KINDS
+from onceflow_schemas.ledger_findings import LEDGER_KINDS
 
-PAGE = Path(__file__).parent / "operating" / "findings.md"
+OPERATING = Path(__file__).parent / "operating"
+LIST = "findings.md"
+PAGES = "findings"
+_DOCUMENT = re.compile(r"docs/((?:operating|guides)/[a-z-]+\.md)")
 
 HEAD = """\
 # Findings
@@ -27,19 +36,73 @@ onceflow findings accept ID --reason 'known' --execute
 onceflow reconcile --once --dry-run    # look now, and change nothing
 ```
 
-`onceflow_reconciler_missed_total`, `onceflow_reconciler_drifts_total` and `onceflow_reconciler_table_findings{kind}` are the metrics to alarm on; *money* below says
-whether money is at risk while a finding of the kind is open."""
+`onceflow_reconciler_open_findings{kind}` is the metric to alarm on, beside `onceflow_reconciler_missed_total` and `onceflow_reconciler_drifts_total`; *money* says
+whether money is at risk while a finding of the kind is open. Each kind has a page of its own.
+"""
+
+RISKS: Mapping[Risk, str] = MappingProxyType(
+    {
+        "yes": "Yes: money has moved, or was to move, otherwise than onceflow's ledger says, or nobody knows.",
+        "possible": "Possibly: it depends on the events or records behind it.",
+        "no": "No: nothing is lost by it.",
+    }
+)
 
 
-def render() -> str:
-    """Return the page."""
-    return "\n\n".join([HEAD, *(_section(kind) for kind in FINDING_KINDS.values())]) + "\n"
+def render() -> dict[str, str]:
+    """Return the pages by their paths below docs/operating."""
+    return {LIST: _list()} | {f"{PAGES}/{kind.name}.md": _page(kind) for kind in FINDING_KINDS.values()}
 
 
-def _section(kind: FindingKind) -> str:
-    return f"## `{kind.name}`: {kind.title}\n\n{kind.meaning}\n\n**Money**: {kind.money}. First: `{kind.first}`."
+def _list() -> str:
+    rows = [
+        f"| [`{kind.name}`]({PAGES}/{kind.name}.md) | {kind.title} | {kind.money} | `{kind.first}` |"
+        for kind in FINDING_KINDS.values()
+    ]
+    return "\n".join([HEAD, "| Kind | What | Money | First |", "|---|---|---|---|", *rows]) + "\n"
+
+
+def _page(kind: FindingKind) -> str:
+    sections = (
+        f"# `{kind.name}`: {kind.title}",
+        "Written by `python docs/generate_findings.py`; do not edit it. All kinds: [findings](../findings.md).",
+        f"## What it means\n\n{_linked(kind.meaning)}",
+        f"## Is money at risk\n\n{RISKS[kind.money]}",
+        f"## The first command\n\n```sh\n{kind.first}\n```",
+        f"## What onceflow does by itself\n\n{_by_itself(kind)}",
+        f"## What you can do\n\n{_linked(kind.person)}",
+        f"## Where it is seen\n\n{_seen(kind)}",
+    )
+    return "\n\n".join(sections) + "\n"
+
+
+def _by_itself(kind: FindingKind) -> str:
+    action = REMEDIES.get(kind.name)
+    ending = "A later look that does not find it any more makes it `healed`; one that finds it again, `recurring`."
+    if action is None:
+        return f"Nothing that would change a ledger: it needs a person. {ending}"
+    return (
+        f"Its remedy is `{action}`: {MEANINGS[action]}. It is audited, may be done twice without harm, and "
+        f"`onceflow findings heal ID --reason 'now' --execute` does it at once. {ending}"
+    )
+
+
+def _seen(kind: FindingKind) -> str:
+    by = (
+        "The look at whole ledgers once an hour (`reconciler.ledger_minutes`), and `onceflow verify`, which counts it as unexplained until it is gone or accepted."
+        if kind.name in LEDGER_KINDS
+        else "The reconciler's look, once a minute (`reconciler.cycle_seconds`)."
+    )
+    return f'{by} Metric: `onceflow_reconciler_open_findings{{kind="{kind.name}"}}`.'
+
+
+def _linked(text: str) -> str:
+    return _DOCUMENT.sub(lambda found: f"[{Path(found[1]).stem}](../../{found[1]})", text)
 
 
 if __name__ == "__main__":
-    PAGE.write_text(render(), "utf-8")
-    print(f"wrote {PAGE}")
+    for place, text in render().items():
+        page = OPERATING / place
+        page.parent.mkdir(exist_ok=True)
+        page.write_text(text, "utf-8")
+    print(f"wrote {OPERATING / LIST} and {len(FINDING_KINDS)} pages")

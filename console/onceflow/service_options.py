@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from onceflow_processor.relay.service import RelayOptions
     from onceflow_processor.service import ProcessorOptions
     from onceflow_producer.options import BridgeOptions
-    from onceflow_reconciler.service import ReconcilerOptions
+    from onceflow_reconciler.options import ReconcilerOptions
     from onceflow_schemas.operations.limits import Limits
 
 LIVE_REQUESTS_PER_SECOND = 80
@@ -217,7 +217,7 @@ def reconciler_options(settings: Settings, *, announce: Announce | None = None) 
     Raises:
         Misconfigured: ``settings_invalid``: an account has no API key.
     """
-    from onceflow_reconciler.service import ReconcilerOptions  # noqa: PLC0415
+    from onceflow_reconciler.options import ReconcilerOptions  # noqa: PLC0415
     from onceflow_reconciler.slices import SliceRules  # noqa: PLC0415
 
     assert settings.deployment.id is not None
@@ -241,6 +241,7 @@ def reconciler_options(settings: Settings, *, announce: Announce | None = None) 
         rules=SliceRules(overlap_seconds=60 * given.overlap_minutes, grace_seconds=given.grace_seconds),
         first_seconds=3600 * given.first_hours,
         ledger_seconds=60 * given.ledger_minutes,
+        findings_days=settings.retention.findings_days,
         cycle_seconds=given.cycle_seconds,
         lease_ttl_seconds=given.lease_seconds,
         owner=owner(),

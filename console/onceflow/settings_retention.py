@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from onceflow.settings_section import Section
 from onceflow_processor.retention.needs import KEEP_DAYS_MIN, MARGIN_DAYS_DEFAULT, QUARANTINE_DAYS_DEFAULT, Wishes
 
+FINDINGS_DAYS_DEFAULT: Final = 365
+
 
 class RetentionSettings(Section):
-    """How long rows are kept; the relay deletes what is older."""
+    """How long rows are kept; the relay, or the reconciler, deletes what is older."""
 
     markers_days: int | None = Field(
         None,
@@ -34,6 +38,13 @@ class RetentionSettings(Section):
         ge=KEEP_DAYS_MIN,
         le=36_500,
         description="Quarantined records, from the decision about them; those without one stay for ever.",
+    )
+
+    findings_days: int = Field(
+        FINDINGS_DAYS_DEFAULT,
+        ge=KEEP_DAYS_MIN,
+        le=36_500,
+        description="Findings that are healed, and accepted ones of which nothing is left; the reconciler deletes them. Open ones stay.",
     )
 
     def wishes(self, *, horizon_days: int) -> Wishes:

@@ -244,6 +244,7 @@ class EventCycle:
             self._check()
         brought = [number for number, event in zip(ids, missed, strict=True) if event.id not in refused]
         remedied(self._connection, brought, action="republish", who=WHO, result="confirmed by the broker")
+        hit("reconciler.after_remedied")
         told.brought += len(brought)
         log.info("missed_events_brought", account=account, events=len(brought))
         if refused:
@@ -279,6 +280,7 @@ class EventCycle:
         self._record(
             [Finding("events_out_of_reach", f"events of {account} since {facts['since']}", account, self._mode, facts)]
         )
+        hit("reconciler.before_set_back")
         # What these events would have told is taken from the objects: of those, Stripe lists older ones too.
         set_back_objects(self._connection, account=account, mode=self._mode, to=lost.since - OBJECTS_BACK_SECONDS)
 

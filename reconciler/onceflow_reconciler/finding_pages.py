@@ -13,6 +13,7 @@ from uuid import UUID
 from psycopg import Connection
 from psycopg.rows import dict_row
 
+from onceflow_producer.failpoint import hit
 from onceflow_reconciler.remedies import Action
 from onceflow_schemas.failure import Refused
 from onceflow_schemas.sql import queries
@@ -66,6 +67,7 @@ def accept_findings(connection: Connection[Any], ids: Sequence[int], *, who: str
         accepted = cursor.execute(_SQL["accept"], {"ids": list(ids), "who": who, "reason": reason}).fetchall()
         subjects = [f"finding {row['id']} {row['kind']} {row['subject']}" for row in accepted]
         cursor.execute(_SQL["audit"], {"who": who, "reason": reason, "subjects": subjects})
+        hit("findings.before_accept_commit")
     return accepted
 
 
@@ -83,6 +85,7 @@ def heal_in_tables(
         connection.execute(_SQL["healing"], {**given, "ids": [one["id"] for one in found]})
         subjects = [f"finding {one['id']} {one['kind']} {one['subject']}" for one in found]
         connection.execute(_SQL["heal_audit"], {**given, "subjects": subjects})
+        hit("findings.before_heal_commit")
 
 
 _ANY: Final = {"states": None, "kind": None, "account": None}

@@ -12,6 +12,7 @@ import orjson
 from psycopg import Connection
 
 from onceflow_processor.arrays import Texts
+from onceflow_producer.failpoint import hit
 from onceflow_reconciler.finding import Finding
 from onceflow_schemas.sql import queries
 
@@ -32,6 +33,7 @@ def record(connection: Connection[Any], findings: Sequence[Finding]) -> list[int
         "currencies": Texts(one.currency for one in findings),
     }
     ids = {(row[1], row[2]): row[0] for row in connection.execute(_SQL["found"], given).fetchall()}
+    hit("reconciler.in_findings")
     return [ids[one.kind, one.subject] for one in findings]
 
 
@@ -40,3 +42,8 @@ def remedied(connection: Connection[Any], finding_ids: Sequence[int], *, action:
     if finding_ids:
         given = {"finding_ids": list(finding_ids), "action": action, "who": who, "result": result}
         connection.execute(_SQL["remedied"], given)
+
+
+def count_open(connection: Connection[Any]) -> dict[str, int]:
+    """Return how many findings are open, by kind."""
+    return dict(connection.execute(_SQL["open_counts"]).fetchall())

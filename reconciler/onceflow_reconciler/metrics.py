@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from onceflow_reconciler.account_cycle import Looked
+from onceflow_schemas.findings import FINDING_KINDS
 
 
 class ReconcilerMetrics:
@@ -37,17 +38,15 @@ class ReconcilerMetrics:
         self._drifts = Counter(
             "onceflow_reconciler_drifts_total", "Objects that disagree with operations.", ["account"], registry=registry
         )
-        self._waiting = Gauge(
-            "onceflow_reconciler_table_findings", "What the tables show now, by kind.", ["kind"], registry=registry
-        )
+        self._open = Gauge("onceflow_reconciler_open_findings", "Open findings, by kind.", ["kind"], registry=registry)
         self.trouble = Counter(
             "onceflow_reconciler_trouble_total", "What kept it from looking.", ["code"], registry=registry
         )
 
-    def show_tables(self, found: Mapping[str, int]) -> None:
-        """Show how many of each kind the tables show now."""
-        for kind, count in found.items():
-            self._waiting.labels(kind).set(count)
+    def show_open(self, found: Mapping[str, int]) -> None:
+        """Show how many findings of each kind are open; kinds that are not named have none."""
+        for kind in FINDING_KINDS:
+            self._open.labels(kind).set(found.get(kind, 0))
 
     def note(self, account: str, looked: Looked) -> None:
         """Count one look."""

@@ -17,6 +17,7 @@ import structlog
 from psycopg import Connection
 
 from onceflow_processor.arrays import Texts, Uuids
+from onceflow_producer.failpoint import hit
 from onceflow_reconciler.compare_objects import Drift, compare_object, object_subject, operation_id_of
 from onceflow_reconciler.cursors import Cursor
 from onceflow_reconciler.finding import Finding
@@ -180,8 +181,9 @@ class ObjectCycle:
         behind = [(item, found) for item, found, drift in drifts if drift.verdict == "operation_behind"]
         with self._connection.transaction():
             ids = record(self._connection, findings)
+            hinted: set[str] = set()
             if behind:
-                self._connection.execute(
+                rows = self._connection.execute(
                     _SQL["hint"],
                     {
                         "ids": Uuids(found for _, found in behind),
@@ -191,15 +193,16 @@ class ObjectCycle:
                         "statuses": Texts(str(item.body.get("status")) for item, _ in behind),
                         "createds": [datetime.fromtimestamp(item.created, UTC) for item, _ in behind],
                     },
-                )
-                looked = [
-                    number for number, one in zip(ids, drifts, strict=True) if one[2].verdict == "operation_behind"
-                ]
+                ).fetchall()
+                # The overlap of two looks shows an object again: a hint that waits already is not given, or told, once more.
+                hinted = {object_id for (object_id,) in rows}
+                looked = [number for number, (item, _, _) in zip(ids, drifts, strict=True) if item.id in hinted]
                 remedied(
                     self._connection, looked, action="look", who=WHO, result="the operation is looked up by its workers"
                 )
+            hit("reconciler.in_look")
         log.warning("objects_disagree", account=account, findings=len(findings))
-        return len(behind)
+        return len(hinted)
 
 
 def _finding(account: str, mode: str, item: Listed, operation_id: UUID, drift: Drift, *, is_derived: bool) -> Finding:

@@ -9,9 +9,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, Self
 
 import psycopg
@@ -20,26 +18,24 @@ from prometheus_client import CollectorRegistry, start_http_server
 from psycopg import Connection
 
 from onceflow_processor.database import connect, first_line
-from onceflow_processor.inputs.input_topic import InputTopic
 from onceflow_processor.kafka_client import StartClient, TopicFacts
 from onceflow_processor.log_reader import LogReader
-from onceflow_processor.operations.senders.stripe_gateway import StripeAccess
 from onceflow_processor.relay.lease import Lease
 from onceflow_processor.start_check import check_database
 from onceflow_producer.lifetime import Lifetime, say_ready
 from onceflow_reconciler.account_cycle import AccountCycle, Looked
 from onceflow_reconciler.event_cycle import EventCycle
+from onceflow_reconciler.finding_store import count_open
 from onceflow_reconciler.known_events import Backlog
-from onceflow_reconciler.ledger_checks import Patience, look_at_tables
+from onceflow_reconciler.ledger_checks import look_at_tables
 from onceflow_reconciler.ledger_look import LedgerLook
 from onceflow_reconciler.metrics import ReconcilerMetrics
 from onceflow_reconciler.object_cycle import ObjectCycle
+from onceflow_reconciler.options import ReconcilerOptions
 from onceflow_reconciler.republish import Republisher
-from onceflow_reconciler.slices import SliceRules
+from onceflow_reconciler.retiring import retire
 from onceflow_reconciler.stripe_lists import StripeLists
 from onceflow_reconciler.topic_checks import look_at_topics
-from onceflow_reconciler.verify.question import Question
-from onceflow_schemas.attestation import AttestationKey
 from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured, Unavailable
 
 BACKLOG_SECONDS_MAX: Final = 120.0
@@ -47,72 +43,6 @@ RETRY_SECONDS: Final = 2.0
 ROLE: Final = "onceflow-reconciler"
 
 log = structlog.get_logger("onceflow.reconciler")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReconcilerOptions:
-    """Everything that the reconciler is told; nothing below reads the environment.
-
-    Args:
-        kafka: librdkafka properties.
-        database_url: libpq connection string, untouched.
-        deployment: the deployment's id.
-        accounts: the deployment's accounts, its own first.
-        mode: ``live`` or ``test``.
-        topic: the bridge's event topic.
-        event_topics: all that the processor reads.
-        inputs: what they carry, where it is not the bridge's own records.
-        accesses: how the accounts are read.
-        api_base: of Stripe, or of a simulator.
-        api_version: that answers are rendered in.
-        attestation_keys: what was missed is attested with them.
-        requests_per_second: of each account, below live traffic's.
-        connect_seconds, total_seconds: of one request.
-        rules: how the event list is cut.
-        patience: how long something may wait before it is a finding.
-        first_seconds: how far back the first look goes.
-        ledgers: the question about topics and tables; None does not ask it.
-        ledger_seconds: from one look at them to the next.
-        cycle_seconds: from one look to the next.
-        lease_ttl_seconds: how long a dead reconciler is waited for.
-        owner: who we are.
-        metrics_host, metrics_port: where metrics are served; port 0 for a free one.
-        state_file: written when ready.
-        announce: called with what the state file says when ready.
-        parent_pid: stop when this parent is gone.
-        prepared: False behind a pooler in transaction mode.
-    """
-
-    kafka: Mapping[str, object] = field(repr=False)
-    database_url: str = field(repr=False)
-    deployment: str
-    accounts: tuple[str, ...]
-    mode: str
-    topic: str
-    event_topics: tuple[str, ...] = ()
-    inputs: tuple[InputTopic, ...] = field(default=(), repr=False)
-    group: str
-    accesses: tuple[StripeAccess, ...] = field(repr=False)
-    api_base: str
-    api_version: str
-    attestation_keys: tuple[AttestationKey, ...] = field(repr=False)
-    requests_per_second: float
-    connect_seconds: float
-    total_seconds: float
-    rules: SliceRules
-    patience: Patience = field(default_factory=Patience)
-    first_seconds: int
-    ledgers: Question | None = field(default=None, repr=False)
-    ledger_seconds: float = 3600.0
-    cycle_seconds: float
-    lease_ttl_seconds: float = 30.0
-    owner: str
-    metrics_host: str = "127.0.0.1"
-    metrics_port: int = 0
-    state_file: Path | None = None
-    announce: Callable[[Mapping[str, object]], None] | None = None
-    parent_pid: int | None = None
-    prepared: bool = True
 
 
 def run(options: ReconcilerOptions) -> int:
@@ -205,7 +135,10 @@ class _Service:
                         look_at_tables(connection, self._options.patience)
                         look_at_topics(connection, tools.topics)
                     looked = {account: cycle.look(account) for account in self._options.accounts}
-                    return looked, 0 if dry_run else self._look_at_ledgers(connection, check)
+                    if dry_run:
+                        return looked, 0
+                    self._retire(connection, lease)
+                    return looked, self._look_at_ledgers(connection, check)
             finally:
                 lease.release()
 
@@ -231,10 +164,12 @@ class _Service:
     ) -> None:
         while not self._lifetime.stopping and not tools.are_outdated():
             begun = time.monotonic()
-            self._metrics.show_tables(look_at_tables(connection, self._options.patience))
+            look_at_tables(connection, self._options.patience)
             look_at_topics(connection, tools.topics)
             self._look(cycle, self._options.accounts)
             self._look_at_ledgers(connection, partial(_hold, lease))
+            self._retire(connection, lease)
+            self._metrics.show_open(count_open(connection))
             lease.keep()
             rest = self._options.cycle_seconds * random.uniform(0.9, 1.1)  # noqa: S311 - jitter needs no secrecy
             while (left := begun + rest - time.monotonic()) > 0 and not self._lifetime.wait(min(1.0, left)):
@@ -265,6 +200,14 @@ class _Service:
             first_seconds=options.first_seconds,
             check=check,
         ).look()
+
+    def _retire(self, connection: Connection[Any], lease: Lease) -> None:
+        try:
+            retire(connection, lease, name=self._lease_name, findings_days=self._options.findings_days)
+        except Unavailable as error:
+            # What is not deleted now is deleted later.
+            self._metrics.trouble.labels(error.code).inc()
+            log.warning("retention_waits", code=error.code, message=error.message, hint=error.hint)
 
     def _cycle(
         self, connection: Connection[Any], tools: _Tools, check: Callable[[], None], *, dry_run: bool
@@ -303,11 +246,15 @@ class _Service:
         options = self._options
         return connect(options.database_url, application_name=ROLE, prepared=options.prepared, autocommit=True)
 
+    @property
+    def _lease_name(self) -> str:
+        return f"reconciler:{self._options.deployment}"
+
     def _lease(self, connection: Connection[Any]) -> Lease:
         options = self._options
         return Lease(
             connection,
-            name=f"reconciler:{options.deployment}",
+            name=self._lease_name,
             owner=options.owner,
             ttl_seconds=options.lease_ttl_seconds,
             clock=time.monotonic,

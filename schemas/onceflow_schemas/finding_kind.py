@@ -16,6 +16,7 @@ class FindingKind(NamedTuple):
         meaning: what has happened, and what onceflow does about it by itself.
         money: whether money is at risk while it is open.
         first: the first command that a person types.
+        person: what a person can do then, in whole sentences.
     """
 
     name: str
@@ -23,3 +24,4 @@ class FindingKind(NamedTuple):
     meaning: str
     money: Risk
     first: str
+    person: str

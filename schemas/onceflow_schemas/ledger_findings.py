@@ -16,6 +16,8 @@ LEDGER_FINDINGS: Final = (
         "The processor's position has passed the record, and neither a marker nor a quarantined record knows it. Its event may not have been done.",
         "possible",
         "onceflow replay --topic TOPIC --event-id EVENT",
+        "Replay that record: `onceflow replay` of its event does it once, and does nothing where it was done. Then find out who "
+        "deleted the row (the database's log, a restore).",
     ),
     FindingKind(
         "record_doubled",
@@ -23,6 +25,8 @@ LEDGER_FINDINGS: Final = (
         "The bridge writes each receipt once; somebody else has written it again. It is done once all the same.",
         "no",
         "onceflow verify",
+        "Find out who else writes to the topic, and take that right away (docs/operating/clusters.md). Nothing was done twice; accept "
+        "the finding.",
     ),
     FindingKind(
         "foreign_record",
@@ -30,6 +34,8 @@ LEDGER_FINDINGS: Final = (
         "It waits in an event topic without an attestation. The processor puts it into quarantine.",
         "no",
         "onceflow quarantine list --groups",
+        "Find out who writes to the topic without the bridge, and take that right away. The record ends in quarantine; decide about it"
+        " there.",
     ),
     FindingKind(
         "marker_differs",
@@ -37,6 +43,8 @@ LEDGER_FINDINGS: Final = (
         "The marker's digest is not that of the record: a row or the record was changed by hand.",
         "possible",
         "onceflow verify",
+        "Compare the marker with a backup of the database, and the record with Stripe's event. Put right what was changed by hand, or "
+        "accept the finding.",
     ),
     FindingKind(
         "marker_without_record",
@@ -44,6 +52,8 @@ LEDGER_FINDINGS: Final = (
         "The log has the place that the marker names, and there is another record, or none.",
         "possible",
         "onceflow verify",
+        "Compare the marker with a backup of the database. Where the topic lost the record, nothing was lost for the handlers: it was "
+        "done. Accept the finding.",
     ),
     FindingKind(
         "topic_lost_records",
@@ -52,6 +62,8 @@ LEDGER_FINDINGS: Final = (
         "Stripe's list.",
         "possible",
         "onceflow progress show",
+        "Look at the broker's disks and its settings for unclean elections. Events that were read stay done; wait until no "
+        "`missed_event` is open, then accept the finding.",
     ),
     FindingKind(
         "range_lost",
@@ -60,6 +72,8 @@ LEDGER_FINDINGS: Final = (
         "Stripe's list where it still shows them; the position is moved by a person.",
         "yes",
         "onceflow progress show",
+        "Move the position with `onceflow progress set --accept-loss` (docs/operating/positions.md); Stripe's list is read again from "
+        "before the loss. Raise the topic's retention.",
     ),
     FindingKind(
         "position_beyond_topic",
@@ -67,6 +81,8 @@ LEDGER_FINDINGS: Final = (
         "The log ends before what was read from it: the broker lost records, or another log is in their place.",
         "possible",
         "onceflow progress show",
+        "Find out whether the log was put back or made anew; `onceflow progress set` moves the position, and Stripe's list is read "
+        "again from before the loss.",
     ),
     FindingKind(
         "topic_not_asked",
@@ -74,6 +90,7 @@ LEDGER_FINDINGS: Final = (
         "Positions of the topic are kept, and nobody reads it. What waits there is in no proof. Name it again, or accept this when all of it was done.",
         "possible",
         "onceflow progress show",
+        "Name the topic in the settings again until all of it was read, or accept the finding.",
     ),
     FindingKind(
         "records_deleted",
@@ -82,6 +99,8 @@ LEDGER_FINDINGS: Final = (
         "Consumers may not have seen outcomes that are gone; events can only be done again from Stripe's list.",
         "possible",
         "onceflow topics plan",
+        "Find out who deleted them (`delete-records`, a lowered and raised retention). Consumers that had not read those outcomes need"
+        " them from `onceflow.outcome`. Then accept the finding.",
     ),
     FindingKind(
         "parked_lacks",
@@ -89,6 +108,7 @@ LEDGER_FINDINGS: Final = (
         "Its marker says parked, and no parked row has it: nobody will try it.",
         "possible",
         "onceflow parked list",
+        "Replay the event: `onceflow replay` of its record. Then find out who deleted the row.",
     ),
     FindingKind(
         "parked_differs",
@@ -96,6 +116,8 @@ LEDGER_FINDINGS: Final = (
         "What waits for its turn is not what the record of the event says: a row was changed by hand.",
         "possible",
         "onceflow parked show",
+        "Compare the row with the record (`onceflow replay` shows it) and with Stripe's event; put the row right before it is tried, "
+        "or skip it with a reason.",
     ),
     FindingKind(
         "state_differs",
@@ -103,6 +125,8 @@ LEDGER_FINDINGS: Final = (
         "It says processed or ignored where the same handlers did otherwise with all others of its type, or it says ignored and the event has outcomes, or its record is kept for a person undecided.",
         "possible",
         "onceflow verify",
+        "Compare the marker with a backup, and what its handlers wrote. Where the event was not done, `onceflow replay --rerun` does "
+        "it; where a release changed what is ignored, accept the finding.",
     ),
     FindingKind(
         "parked_without_marker",
@@ -110,6 +134,7 @@ LEDGER_FINDINGS: Final = (
         "A parked row has it, and its marker does not say so.",
         "possible",
         "onceflow parked list",
+        "Compare the row with a backup of the database. Put the marker back, or delete the parked row where the event was done.",
     ),
     FindingKind(
         "quarantine_differs",
@@ -117,6 +142,7 @@ LEDGER_FINDINGS: Final = (
         "The quarantined bytes are not those of the record.",
         "no",
         "onceflow quarantine list",
+        "Compare both with Stripe's event. Do not retry the row before it is put right; skip it with a reason, and replay the record.",
     ),
     FindingKind(
         "quarantine_lacks",
@@ -124,6 +150,7 @@ LEDGER_FINDINGS: Final = (
         "The marker says quarantined, and the record's bytes are not kept.",
         "possible",
         "onceflow quarantine list",
+        "Replay the event: `onceflow replay` of its record. Then find out who deleted the row.",
     ),
     FindingKind(
         "quarantine_without_marker",
@@ -131,6 +158,8 @@ LEDGER_FINDINGS: Final = (
         "The record was admitted and is kept in quarantine, and no marker says so: the event would run again as a new one.",
         "possible",
         "onceflow quarantine list",
+        "Decide about the kept record first (`onceflow quarantine show`), so that it does not run as a new event; then compare the "
+        "markers of that time with a backup.",
     ),
     FindingKind(
         "quarantine_without_record",
@@ -138,6 +167,8 @@ LEDGER_FINDINGS: Final = (
         "The quarantined record names a place of the log where there is none.",
         "no",
         "onceflow quarantine list",
+        "The kept bytes are all that is left: decide about them as about any other (`onceflow quarantine show`). Then accept the "
+        "finding.",
     ),
     FindingKind(
         "event_differs",
@@ -145,6 +176,7 @@ LEDGER_FINDINGS: Final = (
         "Stripe shows another type or time of it than the marker.",
         "possible",
         "onceflow verify",
+        "Look the event up in Stripe's dashboard, and compare marker and record with it. Put right what was changed by hand.",
     ),
     FindingKind(
         "event_not_listed",
@@ -152,6 +184,8 @@ LEDGER_FINDINGS: Final = (
         "A ledger has it, and Stripe's list of its time does not show it: it was forged, or belongs to another account.",
         "possible",
         "onceflow verify",
+        "Look the event up in Stripe's dashboard. Where Stripe does not know it, find out how its record got an attestation, roll the "
+        "keys, and undo what its handlers did.",
     ),
     FindingKind(
         "hour_differs",
@@ -160,6 +194,7 @@ LEDGER_FINDINGS: Final = (
         "hour any more.",
         "possible",
         "onceflow verify --proof FILE",
+        "Compare the hour with an older proof file, a backup, or Stripe's reports. Replay what is missing; accept what is explained.",
     ),
     FindingKind(
         "hours_unproved",
@@ -168,6 +203,8 @@ LEDGER_FINDINGS: Final = (
         "be found by nobody. Compare with Stripe's reports, and accept it.",
         "possible",
         "onceflow verify --findings",
+        "Compare the hours with Stripe's reports, do by hand what was missed, then accept the finding. Let the reconciler run all the "
+        "time.",
     ),
     FindingKind(
         "outcome_not_published",
@@ -175,6 +212,8 @@ LEDGER_FINDINGS: Final = (
         "The lane says so, and the topic does not have it: consumers have not seen it.",
         "possible",
         "onceflow lanes refill LANE",
+        "`onceflow lanes refill LANE --execute` sends it again with its old id and sequence; consumers that dedupe by `ce_id` take it "
+        "once.",
     ),
     FindingKind(
         "outcome_doubled",
@@ -182,6 +221,8 @@ LEDGER_FINDINGS: Final = (
         "Only the relay writes outcomes, and each once. Consumers that go by `ce_id` or by sequence are safe.",
         "possible",
         "onceflow lanes show",
+        "Find out who else writes to the outcome topic, and take that right away. Tell consumers that go by neither `ce_id` nor "
+        "sequence; then accept the finding.",
     ),
     FindingKind(
         "lane_gap",
@@ -189,6 +230,8 @@ LEDGER_FINDINGS: Final = (
         "The topic goes on behind a gap: a record was removed, or written by somebody else.",
         "possible",
         "onceflow lanes refill LANE",
+        "`onceflow lanes refill LANE --execute` sends what is missing with its old ids and sequences. Where it was written by somebody"
+        " else, take that right away.",
     ),
     FindingKind(
         "outcome_foreign",
@@ -196,6 +239,8 @@ LEDGER_FINDINGS: Final = (
         "Somebody else has written to the outcome topic.",
         "possible",
         "onceflow lanes show",
+        "Find out who writes to the outcome topic, and take that right away; tell its consumers which record it is. Then accept the "
+        "finding.",
     ),
     FindingKind(
         "outcome_without_row",
@@ -203,6 +248,8 @@ LEDGER_FINDINGS: Final = (
         "The topic has it, and the table has not: rows were deleted, or the database was put back.",
         "possible",
         "onceflow lanes show",
+        "Where the database was put back, the relay imports the rows at its start: see `onceflow lanes show`. Otherwise put the rows "
+        "back from a backup.",
     ),
     FindingKind(
         "outcome_differs",
@@ -210,6 +257,8 @@ LEDGER_FINDINGS: Final = (
         "Record and row of one sequence differ.",
         "possible",
         "onceflow lanes show",
+        "Compare both with a backup. Consumers have acted on the record: put the row right, or publish a revision with `onceflow "
+        "replay --rerun`.",
     ),
     FindingKind(
         "lane_rows_missing",
@@ -217,6 +266,7 @@ LEDGER_FINDINGS: Final = (
         "Between the first sequence and the head there are fewer or more rows than sequences, or the head is wrong.",
         "possible",
         "onceflow lanes show",
+        "Put the rows back from a backup. Nothing is handed out twice meanwhile: the head stands behind what the topic has.",
     ),
     FindingKind(
         "published_beyond_topic",
@@ -224,6 +274,8 @@ LEDGER_FINDINGS: Final = (
         "The topic lost its end, or the lane's row was changed. The relay rewinds, and publishes the rest again.",
         "possible",
         "onceflow lanes show",
+        "Nothing where the lane goes on by itself. A lane that stands still waits for `onceflow lanes resume`: "
+        "docs/operating/positions.md.",
     ),
     FindingKind(
         "published_behind_topic",
@@ -231,6 +283,8 @@ LEDGER_FINDINGS: Final = (
         "The relay has not noted what it published, or somebody else writes to the topic.",
         "possible",
         "onceflow lanes show",
+        "Let the relay run: it notes what the topic has at its start. Where it stays, somebody else writes to the topic: take that "
+        "right away.",
     ),
     FindingKind(
         "outcome_topic_changed",
@@ -238,6 +292,8 @@ LEDGER_FINDINGS: Final = (
         "The lanes belong to a topic of another id: it was deleted and made anew.",
         "possible",
         "onceflow lanes show",
+        "Find out who made the topic anew. Lanes go on after `onceflow lanes resume`: docs/operating/positions.md; consumers begin at "
+        "its start.",
     ),
     FindingKind(
         "object_not_listed",
@@ -245,6 +301,8 @@ LEDGER_FINDINGS: Final = (
         "The operation has succeeded, and Stripe's list of its time does not have its object.",
         "yes",
         "onceflow operations show ID",
+        "Look the object up by its id in Stripe's dashboard. Where it is not there, the key may be of another account; compare the "
+        "operation with a backup.",
     ),
     FindingKind(
         "proof_differs",
@@ -252,6 +310,8 @@ LEDGER_FINDINGS: Final = (
         "An hour, a lane or a topic is not what it was when it was proved: rows were deleted or added since.",
         "possible",
         "onceflow verify --proof FILE",
+        "Compare both files: the detail names the hour, lane or topic. What is missing is in a backup; what was put right since is "
+        "proved by a new file.",
     ),
     FindingKind(
         "proof_of_another",
@@ -259,7 +319,29 @@ LEDGER_FINDINGS: Final = (
         "The file belongs to another deployment or mode.",
         "no",
         "onceflow verify --proof FILE",
+        "Give the file of this deployment and mode, or write a new one.",
     ),
 )
 
 LEDGER_KINDS: Final = tuple(kind.name for kind in LEDGER_FINDINGS)
+KINDS_OF_ONE_ROW: Final = (
+    "record_without_state",
+    "record_doubled",
+    "marker_differs",
+    "marker_without_record",
+    "topic_lost_records",
+    "records_deleted",
+    "state_differs",
+    "event_differs",
+    "event_not_listed",
+    "hour_differs",
+    "hours_unproved",
+    "outcome_not_published",
+    "outcome_doubled",
+    "outcome_foreign",
+    "outcome_without_row",
+    "outcome_differs",
+    "lane_gap",
+    "object_not_listed",
+)
+"""About something that is deleted by age itself: rows of the inbox and of lanes, records, and what Stripe lists."""

@@ -5,6 +5,7 @@ Rule: what a script has done is told by the fault, and is no effect of ours: the
 
 from __future__ import annotations
 
+import signal
 import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -87,6 +88,7 @@ class ProvedOperationsWorld(ReconcilerWorld, OperationsWorld):
     "a forgotten script charges under the metadata of our operations",
     soak="operations_proved",
     quiet=True,
+    points=("reconciler.in_look",),
 )
 def forgotten_script(world: World, dice: Random) -> str:
     """A second charge under an operation that has succeeded, and one under an id that nobody asked for: found, told with the money, not doubled by us."""
@@ -95,8 +97,13 @@ def forgotten_script(world: World, dice: Random) -> str:
         asking.charge()
         asking.charge()
     world.wait_states(asking.ids, "succeeded")
+    reconciler = world.parts["reconciler"]
+    reconciler.arm("reconciler.in_look", "kill9")
     doubled = world.script_charges(asking.ids[0])
     stranger = world.script_charges(str(uuid.UUID(int=dice.getrandbits(128), version=4)))
+    killed = reconciler.wait_fired()
+    assert reconciler.wait_ended() == -signal.SIGKILL
+    world.restart("reconciler")
     about_doubled = wait_finding(world, "operation_doubled", "open")
     about_stranger = wait_finding(world, "object_without_operation", "open")
     assert [doubled in text for text in about_doubled] == [True], about_doubled
@@ -114,7 +121,7 @@ def forgotten_script(world: World, dice: Random) -> str:
     fired(len(world.scripted) == 4, "the script has charged")
     world.expected = frozenset({"operation_doubled", "object_without_operation"})
     assert len(ours) == 2, ours
-    return f"found: {sorted(kind for kind, *_ in rows)}, {PRICE} usd at stake each; our own charges: {len(ours)} of 2"
+    return f"{killed}; found: {sorted(kind for kind, *_ in rows)}, {PRICE} usd at stake each; our own charges: {len(ours)} of 2"
 
 
 @fault(

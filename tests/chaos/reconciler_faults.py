@@ -8,10 +8,12 @@ from __future__ import annotations
 import signal
 import threading
 import time
+import uuid
 from random import Random
 from typing import Any
 
 from tests.chaos.fault import Fault, add, fault, fired
+from tests.chaos.operating import REASON, run_command
 from tests.chaos.part import Part
 from tests.chaos.reconciler_lists import make_customers, wait_finding
 from tests.chaos.reconciler_world import ReconcilerWorld
@@ -30,6 +32,20 @@ PORTION_EVENTS = 1_000
 LATE_SECONDS = 6.0
 DROPPED_SHARE = 0.2
 LARGE_SECONDS = 900.0
+OLD_FINDINGS_COUNT, OLD_LEFT = 30, 20
+OLD_FINDINGS = """
+WITH made AS (
+    INSERT INTO onceflow.finding (kind, subject, state, first_seen_at, last_seen_at, healed_at, decided_at)
+    SELECT 'range_lost', 'old ' || %s::text || ' ' || number || ' ' || days || state, state, at, at, at, at
+    FROM generate_series(1, 10) AS number, (VALUES ('healed', 400), ('healed', 300), ('accepted', 400)) AS one (state, days),
+         LATERAL (SELECT clock_timestamp() - make_interval(days => days) AS at) AS ago
+    RETURNING id)
+INSERT INTO onceflow.remedy (finding_id, action, who, result) SELECT id, 'look', 'x', 'y' FROM made
+"""
+DECIDED_FINDING = """
+INSERT INTO onceflow.finding (kind, subject, facts) VALUES ('operation_behind', %s, json_build_object('operation_id', %s::text))
+RETURNING id
+"""
 
 
 def _missed(count: int) -> list[dict[str, Any]]:
@@ -182,7 +198,8 @@ def limited(world: World, dice: Random) -> str:
 
 
 def _register_kills() -> None:
-    for point in ("reconciler.before_publish", "reconciler.after_publish"):
+    for place in ("before_publish", "after_publish", "after_remedied", "in_findings"):
+        point = f"reconciler.{place}"
 
         def killed(world: World, dice: Random, *, point: str = point) -> str:
             assert isinstance(world, ReconcilerWorld)
@@ -200,6 +217,62 @@ def _register_kills() -> None:
             return f"{firing}; {len(events)} events done once and healed"
 
         add(Fault(f"R5/{point}", "a reconciler is killed while another waits", "reconciler", killed, points=(point,)))
+
+
+@fault(
+    "R5/old",
+    "a reconciler is killed while it deletes what it wrote long ago",
+    soak="reconciler",
+    points=("reconciler.in_retention",),
+)
+def killed_while_it_deletes(world: World, dice: Random) -> str:
+    """The next one deletes it, and nothing that is young, open or accepted."""
+    assert isinstance(world, ReconcilerWorld)
+    run = dice.randrange(10**12)
+    world.rows(OLD_FINDINGS, run)
+    world.join("reconciler")
+    worker = _who_works(world)
+    worker.arm("reconciler.in_retention", "kill9")
+    world.rows("UPDATE onceflow.retention SET swept_at = NULL WHERE name = 'finding'")
+    firing = worker.wait_fired()
+    assert worker.wait_ended() == -signal.SIGKILL
+    worker.start()
+    worker.wait_ready()
+    left = "SELECT count(*) FROM onceflow.finding WHERE subject LIKE %s"
+    wait_for(
+        lambda: world.value(left, f"old {run} %") == OLD_LEFT, limit_seconds=BROUGHT_SECONDS, what="what is old is gone"
+    )
+    orphans = "SELECT count(*) FROM onceflow.remedy WHERE finding_id NOT IN (SELECT id FROM onceflow.finding)"
+    assert world.value(orphans) == 0
+    return f"{firing}; {OLD_FINDINGS_COUNT - OLD_LEFT} of {OLD_FINDINGS_COUNT} deleted"
+
+
+@fault(
+    "R5/decided",
+    "a person's command about findings is killed",
+    soak="reconciler",
+    points=("findings.before_heal_commit", "findings.before_accept_commit"),
+)
+def killed_decision(world: World, dice: Random) -> str:
+    """Nothing is healed, accepted or told before the command is given again, and then once."""
+    assert isinstance(world, ReconcilerWorld)
+    subject = f"decided {dice.randrange(10**12)}"
+    [(number,)] = world.rows(DECIDED_FINDING, subject, str(uuid.UUID(int=dice.getrandbits(128), version=4)))
+    firings = []
+    for word, place in (("heal", "before_heal_commit"), ("accept", "before_accept_commit")):
+        command = ["findings", word, str(number), *REASON]
+        part = world.part(f"findings-{word}-killed-{number}", role="reconciler", command=command)
+        part.arm(f"findings.{place}", "kill9")
+        part.start()
+        firings.append(str(part.wait_fired()))
+        assert part.wait_ended() == -signal.SIGKILL
+        world.extras.append(part)
+        audits = "SELECT count(*) FROM onceflow.audit WHERE subject LIKE %s"
+        before = world.value(audits, f"finding {number} %")
+        run_command(world, command, role="reconciler")
+        assert world.value(audits, f"finding {number} %") == before + 1, "told once"
+    assert world.findings("operation_behind").get(subject) == "accepted"
+    return "; ".join(firings)
 
 
 @fault(

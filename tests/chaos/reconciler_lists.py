@@ -5,6 +5,7 @@ Rule: what Stripe lists is done once, what it does not list any more is named; a
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from random import Random
@@ -156,7 +157,12 @@ def away_three_days(world: World, dice: Random) -> str:
 
 
 @fault(
-    "R4/35_days", "nobody reads the list for 35 days of Stripe's clock", soak="reconciler_away", last=True, quiet=True
+    "R4/35_days",
+    "nobody reads the list for 35 days of Stripe's clock, and who reads it then is killed",
+    soak="reconciler_away",
+    last=True,
+    quiet=True,
+    points=("reconciler.before_set_back",),
 )
 def away_35_days(world: World, dice: Random) -> str:
     """The alarm comes before the 30 days are over; of 35 days the last 30 are brought, and the others are named."""
@@ -174,7 +180,14 @@ def away_35_days(world: World, dice: Random) -> str:
     world.let_pass(9 * DAY)
     make_customers(world, EVENTS_A_DAY)
     world.simulator.add_key(API_KEY)
-    _wake(world)
+    reconciler = world.parts["reconciler"]
+    reconciler.arm("reconciler.before_set_back", "kill9")
+    for name in ("bridge", "processor"):
+        world.restart(name)
+    reconciler.start()
+    killed = reconciler.wait_fired()
+    assert reconciler.wait_ended() == -signal.SIGKILL
+    world.restart("reconciler")
     ids = wait_all_listed_done(world, least=EVENTS_A_DAY)
     [named] = wait_finding(world, "events_out_of_reach", "open")
     query = (
@@ -185,7 +198,7 @@ def away_35_days(world: World, dice: Random) -> str:
     wait_finding(world, "reconcile_behind", "healed")
     wait_finding(world, "account_not_readable", "healed")
     accept_what_nobody_lists(world)
-    return f"alarm at 26 days, {len(ids)} listed and done, named: {named}"
+    return f"alarm at 26 days, {killed}, {len(ids)} listed and done, named: {named}"
 
 
 def accept_what_nobody_lists(world: ReconcilerWorld) -> None:

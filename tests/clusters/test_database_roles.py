@@ -76,6 +76,7 @@ USES: dict[str, dict[str, tuple[str, ...]]] = {
     RECONCILER: {
         "reconcile": ALL,
         "reconcile_ledger": ALL,
+        "reconcile_retention": ALL,
         "relay": ("lease_acquire", "lease_renew", "lease_release"),
         "start": ("safety", "system", "deployment"),
         "migrate": BOOKS,
@@ -230,6 +231,10 @@ FORBIDDEN = [
         "retire_markers('x', 1, 72, now(), 1)", "retire_outcomes('x', 1, 72, now(), 0, 1)",
         "retire_quarantine('x', 1, 365, now(), 1)", "retire_reads('x', 1, 72, now(), 1)",
     ) for role in (PROCESSOR, WORKER, APPLICATION, OPERATOR, READER)),
+    *((RECONCILER, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "finding", "remedy", "reconcile_hour", "reconcile_cursor")),
+    *((role, f"SELECT onceflow.{call}") for call in (
+        "retire_findings('x', 1, 365, now(), '{}', '{}', 1)", "retire_hours('x', 1, now(), 1)",
+    ) for role in (PROCESSOR, RELAY, WORKER, APPLICATION, OPERATOR, READER)),
     (RELAY, "CREATE TABLE onceflow.mine (id int)"),
     *((OPERATOR, f"DELETE FROM onceflow.{table}") for table in (*LEDGER, "progress", "lane")),
     (OPERATOR, "UPDATE onceflow.audit SET reason = 'x'"),
@@ -334,6 +339,8 @@ def test_the_relay_deletes_what_the_database_finds_old_and_nothing_else(place: I
             with pytest.raises(psycopg.Error, match="at least 32 days"):
                 relay.execute(call, [1])
         assert owner.execute(left).fetchall() == [("evt_age_20",), ("evt_age_60",)]
+        # Another test lets verify look at this database, which would say that no topic has their records.
+        owner.execute("DELETE FROM onceflow.inbox WHERE event_id LIKE 'evt_age_%'")
 
 
 def test_the_files_say_how_they_are_run_and_name_each_role(place: Installation) -> None:

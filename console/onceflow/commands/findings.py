@@ -73,7 +73,13 @@ def show(finding_id: Id, *, config: Config = None, assignments: Set = None, as_j
         found = show_finding(connection, finding_id)
     kind = FINDING_KINDS[found["kind"]]
     if as_json:
-        write_object({**found, "meaning": kind.meaning, "money_at_risk": kind.money, "first_command": kind.first})
+        told = {
+            "meaning": kind.meaning,
+            "money_at_risk": kind.money,
+            "first_command": kind.first,
+            "person": kind.person,
+        }
+        write_object({**found, **told})
         return
     lines = [
         f"{found['id']} {kind.title} ({found['kind']}, {found['state']})",
@@ -84,7 +90,11 @@ def show(finding_id: Id, *, config: Config = None, assignments: Set = None, as_j
         "",
         kind.meaning,
         *(f"tried: {_time(one['at'])} {one['action']} by {one['who']}: {one['result']}" for one in found["remedies"]),
-        f"decided: {found['decided_by']}: {found['reason']}" if found["decided_by"] else f"first: {kind.first}",
+        *(
+            [f"decided: {found['decided_by']}: {found['reason']}"]
+            if found["decided_by"]
+            else [f"first: {kind.first}", f"then: {kind.person}"]
+        ),
     ]
     typer.echo("\n".join(lines))
 

@@ -139,13 +139,14 @@ SELECT id, state, external_id, surplus,
 FROM onceflow.operation WHERE id = ANY(%(ids)s::uuid[]);
 
 -- name: hint
--- A reason to look, as a webhook would have given it; the workers take it up.
+-- A reason to look, as a webhook would have given it; the workers take it up.  Of one that is there already nothing is told.
 INSERT INTO onceflow.operation_hint (operation_id, event, object, object_id, status, created)
 SELECT operation_id, event, object, object_id, status, created
 FROM unnest(%(ids)s::uuid[], %(events)s::text[], %(objects)s::text[], %(object_ids)s::text[], %(statuses)s::text[],
             %(createds)s::timestamptz[])
      AS seen (operation_id, event, object, object_id, status, created)
-ON CONFLICT DO NOTHING;
+ON CONFLICT DO NOTHING
+RETURNING object_id;
 
 -- name: healed_operations
 -- Operations that were behind their object and have ended since, or anew.
@@ -198,6 +199,10 @@ WHERE kind = ANY(%(kinds)s::text[]) AND state IN ('open', 'recurring') AND accou
 -- name: open_of_kinds
 -- Index: finding_not_healed.
 SELECT kind, subject, facts FROM onceflow.finding WHERE kind = ANY(%(kinds)s::text[]) AND state <> 'healed';
+
+-- name: open_counts
+-- Index: finding_open.
+SELECT kind, count(*) FROM onceflow.finding WHERE state IN ('open', 'recurring') GROUP BY kind;
 
 -- name: oldest_of_ledgers
 -- Index: finding_open.

@@ -159,7 +159,7 @@ def test_a_failed_one_is_asked_for_again_with_the_same_calls_under_another_key(d
     [step], [former] = other.operation.steps, shown.steps
     assert (step.key, step.request["metadata" if "metadata" in step.request else "params"]["metadata"]) == (
         str(again),
-        {"onceflow_operation": str(again)},
+        {"onceflow_operation": str(again), "onceflow_deployment": "test"},
     )
     assert {**former.request, "params": None} == {**step.request, "params": None}
     assert str(asked) not in other.steps

@@ -31,8 +31,8 @@ def proving(make_road: MakeRoad, simulator: Simulator) -> ProvingRoad:
     return made
 
 
-def kept_hours(proving: ProvingRoad) -> None:
-    """As if the reconciler had read all hours since the first event, late enough."""
+def kept_hours(proving: ProvingRoad, *, days: int = 33) -> None:
+    """As if the reconciler had read all hours of so many days since the first event, late enough."""
     [(account, hours)] = proving.answer().proof["hours"].items()
     known = {int(hour): (one["events"], one["id_hash"]) for hour, one in hours.items()}
     with psycopg.connect(proving.road.database_url) as connection, connection.cursor() as cursor:
@@ -42,7 +42,7 @@ def kept_hours(proving: ProvingRoad) -> None:
             " ON CONFLICT (account, mode, hour) DO UPDATE SET listed_at = excluded.listed_at",
             [
                 (account, hour, *known.get(hour, (0, 0)), hour)
-                for hour in range(min(known), min(known) + 33 * DAY, HOUR)
+                for hour in range(min(known), min(known) + days * DAY, HOUR)
             ],
         )
 
