@@ -20,7 +20,7 @@ from onceflow_schemas.failure import Misconfigured, Unavailable
 
 PAGE_RECORDS: Final = 100
 """So few that a page of events stays in the cache of a core while it is looked at; with 2,000 a record costs nearly twice as much."""
-QUEUE_KILOBYTES_MAX: Final = 16_384
+QUEUE_KILOBYTES_MAX: Final = 8_192
 """So much is fetched ahead: some answers of a broker, which do not wait for us."""
 PAGE_SECONDS: Final = 0.05
 """A page that is not full is waited for so long, also at the end of a log."""
