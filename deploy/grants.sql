@@ -33,6 +33,9 @@ GRANT SELECT, INSERT, UPDATE (state, is_stale, ignored_because, processed_at, ha
 GRANT SELECT, INSERT, UPDATE ON onceflow.object_guard TO onceflow_processor;
 GRANT SELECT, INSERT, UPDATE ON onceflow.booked, onceflow.booking TO onceflow_processor, onceflow_worker;
 GRANT SELECT, INSERT ON onceflow.fact_claim, onceflow.outcome_contradiction TO onceflow_processor, onceflow_worker;
+-- What the topic alone knows to be taken, after a restore.
+GRANT SELECT ON onceflow.imported_fact TO onceflow_processor, onceflow_worker, onceflow_application;
+GRANT EXECUTE ON FUNCTION onceflow.fact_digest TO onceflow_processor, onceflow_worker, onceflow_application;
 GRANT SELECT, INSERT ON onceflow.outcome, onceflow.fact, onceflow.quarantine TO onceflow_processor;
 GRANT UPDATE (code, detail, handler, traceback, quarantined_at, order_key, failure_group, attempts, retry_asked_at, account,
               mode, event_id, type, decided_at, decided_by, decision, reason, dead_lettered_at, dead_letter_code)
@@ -103,7 +106,8 @@ GRANT EXECUTE ON FUNCTION onceflow.retire_findings, onceflow.retire_hours TO onc
 -- A reason to look at an operation, as a webhook would have given it.
 GRANT SELECT (object_id), INSERT ON onceflow.operation_hint TO onceflow_reconciler;
 
--- Application: what onceflow.attach needs, inside the application's own transaction.  It sees no event and no lane.
+-- Application: what onceflow.attach needs, inside the application's own transaction.  It sees no lane, and of events the ids that
+-- stand in imported_fact.
 GRANT SELECT ON onceflow.deployment TO onceflow_application;
 GRANT INSERT (namespace, key, cause) ON onceflow.fact TO onceflow_application;
 GRANT INSERT (outcome_id, type, key, value, cause) ON onceflow.outcome_staged TO onceflow_application;

@@ -37,7 +37,7 @@ from onceflow_processor.look_up import Held, find_held, look_up_facts, look_up_o
 from onceflow_processor.parking import NAMES_SEPARATOR
 from onceflow_processor.position import Position
 from onceflow_processor.records import Partition
-from onceflow_processor.relay.lane_check import HANDS_OUT
+from onceflow_processor.relay.lane_check import COMES_BACK, HANDS_OUT
 from onceflow_processor.sqlstates import Meaning, meaning_of
 from onceflow_processor.tail import NotCommitted, fingerprint_of
 from onceflow_schemas.failure import LeaseLost, Unavailable
@@ -307,16 +307,20 @@ class BatchRunner:
         return [part]
 
     def _hold_closed_lanes(self, part: list[Item], attempt: Attempt, end: BatchEnd) -> list[Item]:
-        """Hold each partition from its first record that writes to a closed lane; return what can go on."""
+        """Hold each partition from its first record that writes to a closed lane, or claims a fact while the topic may know whose it is."""
         rows = self._connection.execute(_SQL_LANES).fetchall()
         self._connection.rollback()
         states = {lane: state for lane, state, _ in rows}
+        coming_back = {lane: state for lane, state in states.items() if state in COMES_BACK}
         for item, effects in attempt.effects:
             for lane in {outcome.lane for outcome in effects.outcomes}:
                 state = states.get(lane, "missing")
                 if state not in HANDS_OUT:
                     end.closed_lanes[lane] = state
                     end.hold(item, f"lane {lane} hands out no sequence: it is {state}")
+            if effects.facts and coming_back:
+                end.closed_lanes.update(coming_back)
+                end.hold(item, f"facts are coming back from the topic: lanes {sorted(coming_back)}")
         return part
 
     def _pause_before_rerun(self, reruns: int) -> None:

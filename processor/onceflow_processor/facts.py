@@ -3,12 +3,14 @@
 Rule: a wrong "free" costs one rerun (the tail finds the shortage and the batch is run again with the truth looked
 up); a wrong "taken" would lose an effect.  So only facts read from the database, or committed by this process over
 the present connection, are remembered as taken; a new connection begins with nothing, because the database behind it
-may have been put back.
+may have been put back.  What the outcome topic alone knows, after such a restore, is kept for the cause that the topic names: taken
+for every other, and free for that one until its row is there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from onceflow_processor.effects import FactKey
 
@@ -22,10 +24,11 @@ class Facts:
     def __init__(self) -> None:
         self._taken: dict[FactKey, None] = {}
         self._claimed: dict[FactKey, str] = {}
+        self._kept: dict[FactKey, str] = {}
 
     def claim(self, key: FactKey, cause: str) -> bool:
         """Claim a fact for a cause; False when it is taken, by this batch too."""
-        if key in self._claimed or key in self._taken:
+        if key in self._claimed or key in self._taken or self._kept.get(key, cause) != cause:
             return False
         self._claimed[key] = cause
         return True
@@ -51,10 +54,20 @@ class Facts:
     def remember(self, keys: Iterable[FactKey]) -> None:
         """Remember facts that the database says are taken."""
         self._taken.update(dict.fromkeys(keys))
-        while len(self._taken) > REMEMBERED_MAX:
-            del self._taken[next(iter(self._taken))]
+        _forget_first(self._taken)
+
+    def keep_for(self, causes: Mapping[FactKey, str]) -> None:
+        """Remember facts that the database knows from the topic alone, each with the cause that may claim it."""
+        self._kept.update(causes)
+        _forget_first(self._kept)
 
     def forget_all(self) -> None:
         """A new connection: nothing is known."""
         self._taken.clear()
         self._claimed.clear()
+        self._kept.clear()
+
+
+def _forget_first(remembered: dict[FactKey, Any]) -> None:
+    while len(remembered) > REMEMBERED_MAX:
+        del remembered[next(iter(remembered))]

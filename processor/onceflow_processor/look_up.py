@@ -35,11 +35,12 @@ Wanted = TypeVar("Wanted")
 
 
 def look_up_facts(connection: Connection[Any], facts: Facts, *, keys: Sequence[FactKey]) -> None:
-    """Remember which of these facts are taken, by one query."""
+    """Remember which of these facts are taken, or kept for one cause, by one query."""
     rows = connection.execute(
         _SQL["known_facts"], {"namespaces": [key[0] for key in keys], "keys": [key[1] for key in keys]}
     ).fetchall()
-    facts.remember((namespace, key) for namespace, key, _ in rows)
+    facts.remember((namespace, key) for namespace, key, cause, _ in rows if cause is not None)
+    facts.keep_for({(namespace, key): kept_for for namespace, key, _, kept_for in rows if kept_for is not None})
 
 
 def look_up_operations(connection: Connection[Any], operations: AskedOperations, *, ids: Sequence[UUID]) -> None:

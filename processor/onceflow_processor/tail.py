@@ -34,6 +34,7 @@ from onceflow_schemas.fingerprint import record_fingerprint
 from onceflow_schemas.identity import Identity, ce_id
 from onceflow_schemas.object_order import ObjectState
 from onceflow_schemas.sql import queries
+from onceflow_schemas.told_facts import NO_HEADERS, headers_by_cause
 
 _SQL = queries("batch")
 _REQUESTS = queries("operation_requests")
@@ -92,7 +93,7 @@ def write_tail(connection: Connection[Any], tail: Tail) -> None:
         connection.execute(_SQL["tail_guard"], {"guard": tail.guard})
         hit("processor.before_outcomes")
         if tail.outcomes:
-            connection.execute(_SQL["tail_outcomes"], outcome_columns(tail.outcomes))
+            connection.execute(_SQL["tail_outcomes"], outcome_columns(tail.outcomes, tail.facts))
         hit("processor.before_commit")
         commit = connection.execute(_SQL["commit"])
     check_committed(commit)
@@ -196,8 +197,14 @@ def fingerprint_of(item: Item) -> str:
     )
 
 
-def outcome_columns(outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    """Return the parameters of the statement ``tail_outcomes``."""
+def outcome_columns(outcomes: Sequence[Outcome], facts: Mapping[FactKey, str]) -> dict[str, Any]:
+    """Return the parameters of the statement ``tail_outcomes``.
+
+    Args:
+        outcomes: in the order of their sequences.
+        facts: what their transaction claims, with its causes: each outcome tells those of its own cause.
+    """
+    headers = headers_by_cause(facts)
     return {
         "lanes": Integers(outcome.lane for outcome in outcomes),
         "outcome_ids": Uuids(outcome.outcome_id for outcome in outcomes),
@@ -206,7 +213,7 @@ def outcome_columns(outcomes: Sequence[Outcome]) -> dict[str, Any]:
         "types": Texts(outcome.type for outcome in outcomes),
         "keys": Texts(outcome.key for outcome in outcomes),
         "bodies": Blobs(outcome.value for outcome in outcomes),
-        "headers": Texts("{}" for _ in outcomes),
+        "headers": Texts(headers.get(outcome.cause, NO_HEADERS) for outcome in outcomes),
         "causes": Texts(outcome.cause for outcome in outcomes),
         "expected": len(outcomes),
     }

@@ -23,7 +23,7 @@ from onceflow_schemas.times import format_time
 OUTCOME_TYPE_PATTERN = re.compile(r"[A-Za-z0-9_.\-]{1,200}")
 KEY_BYTES_MAX = 1024
 WITHHELD_VALUE = b"{}"
-HEADERS_BYTES_RESERVED = 4096
+HEADERS_BYTES_RESERVED = 8192
 """Room kept for key, headers and record overhead below the topic's max.message.bytes."""
 
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -145,7 +145,6 @@ def outcome_headers(row: OutcomeRow, *, deployment: str, refill: bool = False) -
         ("onceflow_cause", row.cause),
         ("onceflow_outcome_id", str(row.outcome_id)),
         ("onceflow_revision", str(row.revision)),
-        *row.headers.items(),
     ]
     if refill:
         texts.append(("onceflow_refill", "1"))
@@ -153,6 +152,7 @@ def outcome_headers(row: OutcomeRow, *, deployment: str, refill: bool = False) -
         texts.append(("onceflow_withheld", row.withheld))
     headers = [(name, text.encode()) for name, text in texts]
     headers.append(("ce_subject", row.key.encode()))
+    headers.extend((name, text.encode()) for name, text in row.headers.items())
     return headers
 
 

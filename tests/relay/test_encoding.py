@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from onceflow_processor.relay.encoding import Encoder, Prepared, StoredOutcome, Unencodable
 from onceflow_schemas.outcome_record import OutcomeRow, outcome_headers, outcome_value
 from onceflow_schemas.times import format_time
+from onceflow_schemas.told_facts import FACTS_HEADER, facts_text
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=30)
 ROWS = st.builds(
@@ -26,7 +27,9 @@ ROWS = st.builds(
     type=st.sampled_from(["payment.done", "refund.failed"]),
     key=TEXT,
     value=st.binary(max_size=50),
-    headers=st.dictionaries(st.sampled_from(["x-team", "traceparent"]), TEXT, max_size=2),
+    headers=st.dictionaries(st.sampled_from(["x-team", "traceparent"]), TEXT, max_size=2)
+    | st.builds(lambda count: {FACTS_HEADER: facts_text([bytes(16)] * count)}, st.integers(1, 3))
+    | st.fixed_dictionaries({FACTS_HEADER: TEXT}),
     cause=TEXT,
     withheld=st.sampled_from([None, None, "lane_unpublishable"]),
     created_at=st.datetimes(min_value=datetime(2001, 1, 1), timezones=st.just(UTC)),  # noqa: DTZ001 - strategy adds UTC

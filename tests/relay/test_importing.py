@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import uuid
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from onceflow_processor.relay.cursor import Disagrees
 from onceflow_processor.relay.importing import Imported, Lane, TopicRecord, next_row
 from onceflow_schemas.identity import ce_id
+from onceflow_schemas.told_facts import facts_text
 
 ID, OTHER = uuid.UUID(int=7), uuid.UUID(int=8)
 LANE = Lane(number=1, deployment="shop", head=4, head_id=OTHER)
@@ -65,6 +67,17 @@ def test_a_revision_has_its_own_record_id() -> None:
     assert "ce_id does not follow" in refused(decided(onceflow_revision=b"3"))
 
 
+def test_facts_that_it_tells_come_back_beside_its_headers() -> None:
+    digests = [bytes(16), bytes(range(16))]
+    found = decided(onceflow_facts=facts_text(digests).encode())
+    assert isinstance(found, Imported)
+    assert found.facts == digests
+    assert json.loads(found.headers) == {"team": "ä", "onceflow_facts": facts_text(digests)}
+    plain = decided()
+    assert isinstance(plain, Imported)
+    assert plain.facts == ()
+
+
 def test_a_withheld_one_keeps_its_code() -> None:
     found = decided(onceflow_withheld=b"too_large", value=b"{}")
     assert isinstance(found, Imported)
@@ -112,6 +125,9 @@ def test_the_record_at_the_head_must_be_its_row() -> None:
         pytest.param({"onceflow_cause": b"app:\x00"}, id="zero byte"),
         pytest.param({"team": None}, id="no value of a header"),
         pytest.param({"onceflow_withheld": b"A B"}, id="no code"),
+        pytest.param({"onceflow_facts": b""}, id="no facts"),
+        pytest.param({"onceflow_facts": b"A" * 21}, id="no digest"),
+        pytest.param({"onceflow_facts": b"A" * 21 + b"B"}, id="another form of a digest"),
         pytest.param({"key": None}, id="no key"),
         pytest.param({"value": None}, id="no value"),
         pytest.param({"value": b"{"}, id="no JSON"),

@@ -19,12 +19,14 @@ from onceflow_processor.relay.importing import Imported
 from onceflow_processor.relay.lane_store import ImportPage, LaneStore, connect
 from onceflow_processor.relay.lease import Lease, lease_name
 from onceflow_schemas.failure import LeaseLost, Unavailable
+from onceflow_schemas.told_facts import fact_digest, headers_by_cause
 from tests.every_run import mostly_long
 from tests.processor.database_copies import DatabaseCopies, copies_of
 from tests.relay.lanes import DEPLOYMENT, Lanes, check_exactly_once, read_all, run_dry, term, wait_for
 
 SCRIPT = Path(__file__).with_name("import_process.py")
 ONE = uuid.UUID(int=1)
+FACTS = {("paid", "pi_1"): "app:x", ("paid", "pi_2"): "app:x"}
 ROW = "lane, seq, outcome_id, revision, ce_id, type, key, value, headers::text, cause, withheld, created_at"
 
 
@@ -73,6 +75,9 @@ def put_back(
     lanes.sql(
         "UPDATE onceflow.outcome SET headers = '{\"team\":\"a\"}', withheld = 'too_large', value = '{}' WHERE lane = 2 AND seq = 5"
     )
+    lanes.sql(
+        "UPDATE onceflow.outcome SET headers = %s::json WHERE lane = 2 AND seq < 3", [*headers_by_cause(FACTS).values()]
+    )
     publish_all(lanes)
     latest = rows(lanes)
     copies.put_back(copy)
@@ -89,6 +94,11 @@ def test_what_the_topic_knows_comes_back_with_every_column(lanes: Lanes, copies:
     assert lanes.state(0) == (1_300, 1_300, "ok", "")
     assert lanes.sql("SELECT count(*) FROM onceflow.outcome WHERE imported_at IS NOT NULL") == [(1_007,)]
     assert lanes.sql("SELECT restores FROM onceflow.deployment") == [(1,)], "two lanes, one restore"
+    causes = {str(cause) for _, cause in lanes.sql("SELECT digest, cause FROM onceflow.imported_fact")}
+    assert lanes.sql("SELECT digest FROM onceflow.imported_fact ORDER BY 1") == sorted(
+        (fact_digest(*one),) for one in FACTS
+    )
+    assert len(causes) == 1, "of two causes that tell one fact the first counts"
     audit = lanes.sql("SELECT who, action, subject, after->>'head' FROM onceflow.audit ORDER BY subject")
     assert audit == [("test", "lane_import", "lane 0", "1300"), ("test", "lane_import", "lane 2", "7")]
     lanes.add(0, 3)

@@ -27,6 +27,7 @@ from onceflow_schemas.outcome_record import (
     outcome_headers,
     outcome_value,
 )
+from onceflow_schemas.told_facts import FACTS_HEADER, FACTS_TOLD_MAX, facts_text
 from tests.schemas import independent
 from tests.schemas.stripe_bodies import CASES
 
@@ -231,6 +232,7 @@ def test_the_room_kept_for_key_and_headers_is_enough_for_the_largest() -> None:
         key="k" * KEY_BYTES_MAX,
         cause=f"event:{account}/live/{event_id}",
         withheld="w" * 64,
+        headers={FACTS_HEADER: facts_text([bytes(16)] * FACTS_TOLD_MAX)},
     )
     headers = outcome_headers(row, deployment="d" * 64, refill=True)
     size = len(row.key) + sum(len(name) + len(raw) + 10 for name, raw in headers)

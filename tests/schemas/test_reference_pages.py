@@ -13,6 +13,7 @@ import pytest
 
 from onceflow_schemas.outcome_record import outcome_headers
 from onceflow_schemas.sql import migrations
+from onceflow_schemas.told_facts import FACTS_HEADER
 from tests.schemas.test_event_record import RECORD
 from tests.schemas.test_outcome_record import ROW
 from tests.schemas.test_vectors import EVENTS
@@ -36,7 +37,7 @@ def test_every_header_of_an_event_is_in_the_page() -> None:
 
 
 def test_every_header_of_an_outcome_is_in_the_page() -> None:
-    row = dataclasses.replace(ROW, withheld="too_large")
+    row = dataclasses.replace(ROW, withheld="too_large", headers={FACTS_HEADER: "A" * 22})
     written = sorted(name for name, _ in outcome_headers(row, deployment="d", refill=True))
     assert sorted(first_cells(section(RECORDS, "Outcomes"))) == written
 

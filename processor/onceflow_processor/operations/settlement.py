@@ -288,7 +288,7 @@ class Settling:
             self._connection.execute(_BATCH["tail_guard"], {"guard": guard})
         hit("operator.before_settle_commit")
         if outcomes:
-            self._connection.execute(_BATCH["tail_outcomes"], outcome_columns(outcomes))
+            self._connection.execute(_BATCH["tail_outcomes"], outcome_columns(outcomes, self._known.facts.claimed()))
 
     def _keep(self, one: Finished, reason: str) -> Round:
         """Keep what was proved in the row, give the lease up, and settle later."""

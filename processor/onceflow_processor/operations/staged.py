@@ -14,13 +14,14 @@ import psycopg
 import structlog
 from psycopg import Connection
 
-from onceflow_processor.arrays import Bigints, Uuids
-from onceflow_processor.effects import Outcome
+from onceflow_processor.arrays import Bigints, Texts, Uuids
+from onceflow_processor.effects import FactKey, Outcome
 from onceflow_processor.relay.lane_check import HANDS_OUT
 from onceflow_processor.sqlstates import Meaning, meaning_of
 from onceflow_processor.tail import outcome_columns
 from onceflow_schemas.identity import lane_of
 from onceflow_schemas.sql import queries
+from onceflow_schemas.told_facts import FACTS_TOLD_MAX
 
 PAGE_ROWS = 500
 PAGES_MAX = 20
@@ -88,8 +89,15 @@ class StagedOutcomes:
         ]
         connection.execute(_SQL["unstage"], {"ids": Bigints(row.id for row in rows)})
         if outcomes:
-            connection.execute(_BATCH["tail_outcomes"], outcome_columns(outcomes))
+            connection.execute(_BATCH["tail_outcomes"], outcome_columns(outcomes, _facts_of(connection, outcomes)))
         return len(rows)
+
+
+def _facts_of(connection: Connection[Any], outcomes: Sequence[Outcome]) -> dict[FactKey, str]:
+    """Return the latest facts that the outcomes' causes claimed, in their applications' transactions, with those causes."""
+    asked = {"causes": Texts({outcome.cause for outcome in outcomes}), "count": FACTS_TOLD_MAX}
+    rows = connection.execute(_SQL["facts_of_causes"], asked).fetchall()
+    return {(namespace, key): cause for namespace, key, cause in rows}
 
 
 def _page(connection: Connection[Any], open_lanes: set[int], *, lane_count: int) -> list[_Row]:

@@ -1,8 +1,8 @@
 """Makes rows into records, as fast as one core can.
 
 Rule: what a record looks like is decided by ``onceflow_schemas.outcome_record`` alone.  This module asks it once per
-lane, type and revision, and for every further row puts that row's own texts into a copy of the answer; whatever is
-unusual about a row (headers of a user, withheld, a refill) goes through it whole.  One record costs 1 microsecond
+lane, type and revision, and for every further row puts that row's own texts into a copy of the answer, with the facts that it tells
+behind them; whatever is unusual about a row (other headers, withheld) goes through it whole.  One record costs 1 microsecond
 this way and 11 without, of about 15 for all that the relay does with it.
 """
 
@@ -16,12 +16,12 @@ import orjson
 
 from onceflow_schemas.outcome_record import OutcomeRow, outcome_headers, outcome_value
 from onceflow_schemas.times import parse_time
+from onceflow_schemas.told_facts import FACTS_HEADER, NO_HEADERS, told_text
 
 Headers = list[tuple[str, str | bytes | None]]
 """The type that the Kafka client's own stub wants; ours hold bytes only."""
 
 TEMPLATES_MAX: Final = 10_000
-NO_HEADERS: Final = "{}"
 _OWN: Final = ("ce_id", "ce_time", "ce_subject", "onceflow_sequence", "onceflow_cause", "onceflow_outcome_id")
 
 
@@ -76,7 +76,8 @@ class Encoder:
         """Make a row into a record."""
         lane, seq, outcome_id, revision, ce_id, kind, key, value, own_headers, cause, withheld, created_at = row
         plain = own_headers == NO_HEADERS and withheld is None
-        found = self._templates.get((lane, kind, revision)) if plain else None
+        facts = told_text(own_headers) if not plain and withheld is None else None
+        found = self._templates.get((lane, kind, revision)) if plain or facts is not None else None
         if found is None:
             return self._whole(row, learn=plain)
         template, (at_id, at_time, at_subject, at_sequence, at_cause, at_outcome) = found
@@ -87,6 +88,8 @@ class Encoder:
         headers[at_sequence] = ("onceflow_sequence", b"%d" % seq)
         headers[at_cause] = ("onceflow_cause", cause)
         headers[at_outcome] = ("onceflow_outcome_id", outcome_id)
+        if facts is not None:
+            headers.append((FACTS_HEADER, facts.encode()))
         return Prepared(seq, ce_id, key, value, headers)
 
     def _whole(self, row: StoredOutcome, *, learn: bool) -> Prepared | Unencodable:

@@ -30,6 +30,7 @@ from onceflow_processor.relay.cursor import Disagrees, OutcomeRecord, read_recor
 from onceflow_schemas.identity import ce_id
 from onceflow_schemas.outcome_record import OUTCOME_TYPE_PATTERN, WITHHELD_VALUE
 from onceflow_schemas.times import parse_time
+from onceflow_schemas.told_facts import FACTS_HEADER, told_digests
 
 _REVISION = re.compile(r"[1-9][0-9]{0,8}")
 _CAUSE = re.compile(r"(event|operation|app):.+", re.DOTALL)
@@ -51,7 +52,7 @@ _OURS: Final = frozenset(
         "onceflow_withheld",
     }
 )
-"""Headers that have a column; every other one is kept as a header of a user."""
+"""Headers that have a column; every other one is kept as it came, and the facts are read besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """A row of ``onceflow.outcome`` as a record tells it; ``headers`` is JSON, ``created_at`` RFC 3339."""
+    """A row of ``onceflow.outcome`` as a record tells it; ``headers`` is JSON, ``created_at`` RFC 3339, ``facts`` digests of its cause's."""
 
     seq: int
     outcome_id: UUID
@@ -79,6 +80,7 @@ class Imported:
     cause: str
     withheld: str | None
     created_at: str
+    facts: Sequence[bytes] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +148,7 @@ def _row(record: TopicRecord, found: OutcomeRecord, *, deployment: str) -> Impor
         _shaped(named, "onceflow_cause", _CAUSE),
         withheld,
         created_at,
+        told_digests(named[FACTS_HEADER]) if FACTS_HEADER in named else (),
     )
 
 

@@ -33,6 +33,9 @@ open is waited for."""
 HANDS_OUT: Final = ("ok", "stopped:unpublishable")
 """Lane states in which a sequence may be handed out."""
 
+COMES_BACK: Final = ("behind", "recovering")
+"""Lane states in which outcomes of the topic, and the facts that they tell, are not in the database yet; statement ``tail_facts``."""
+
 _SQL = queries("relay")
 _log = structlog.get_logger("onceflow.lanes")
 

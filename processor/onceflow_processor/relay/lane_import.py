@@ -110,6 +110,6 @@ def _page(records: Iterator[TopicRecord], place: Lane) -> _Page:
             return _Page(rows, found)
         if found is not None:
             rows.append(found)
-            size += len(found.value)
+            size += len(found.value) + len(found.headers)
             place = replace(place, head=found.seq, head_id=found.ce_id)
     return _Page(rows, None)

@@ -259,4 +259,6 @@ def _columns(rows: Sequence[Imported]) -> dict[str, object]:
         "causes": Texts(row.cause for row in rows),
         "withhelds": Texts(row.withheld for row in rows),
         "created": Texts(row.created_at for row in rows),
+        "fact_digests": Blobs(digest for row in rows for digest in row.facts),
+        "fact_causes": Texts(row.cause for row in rows for _ in row.facts),
     }

@@ -35,14 +35,14 @@ class RecordedFacts(Facts):
         self._given: set[FactKey] = set()
 
     def claim(self, key: FactKey, cause: str) -> bool:
-        """Answer as at the first run; a fact that nobody has is claimed, and written by the tail."""
+        """Answer as at the first run; a fact that nobody has, or that the topic alone knows of this event, is claimed."""
         if key in self._given:
             return False
         row = self._reader.execute(_SQL["fact_cause"], {"namespace": key[0], "key": key[1]}).fetchone()
-        if row is None:
-            return super().claim(key, cause)
-        if row[0] != cause:
+        if row is not None and row[0] != cause:
             return False
+        if row is None or not row[1]:
+            return super().claim(key, cause)
         self._given.add(key)
         return True
 

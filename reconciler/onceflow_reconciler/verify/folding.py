@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, cast
 
 from onceflow_processor.inputs.rendering import digest_of
 from onceflow_schemas.event_record import RECONCILER_ENDPOINT
+from onceflow_schemas.told_facts import FACTS_HEADER, HEADERS_PREFIX, HEADERS_SUFFIX
 
 BLOCK_PLACES: Final = 1_000
 """Offsets, or sequences, of one block: few enough that a difference costs little, and enough that a block costs nothing."""
@@ -28,6 +29,9 @@ _SOURCE: Final = re.compile(rb"urn:stripe:([A-Za-z0-9_.\-]{1,255}):(live|test)")
 _WRITTEN: Final = re.compile(rb"([0-9]{4}-[0-9]{2}-[0-9]{2})T([0-9]{2}:[0-9]{2}:[0-9]{2})\.([0-9]{6})Z")
 _PLAIN_HEADERS: Final = 12
 _LINE_FEEDS_OF_AN_OUTCOME: Final = 9
+_FACTS: Final = re.compile(rb"[A-Za-z0-9_,\-]+")
+_BEFORE_FACTS: Final = HEADERS_PREFIX.encode()
+_BEHIND_FACTS: Final = HEADERS_SUFFIX.encode()
 
 
 class Sum(NamedTuple):
@@ -198,9 +202,11 @@ def outcome_words(
     said = cast("dict[str, bytes]", dict(headers))  # a null makes a TypeError below
     try:
         seq, written = said["onceflow_sequence"], _written(said["ce_time"])
+        facts = said.get(FACTS_HEADER)
+        expected = _PLAIN_HEADERS if facts is None else _PLAIN_HEADERS + 1
         if (
-            len(said) != _PLAIN_HEADERS
-            or len(headers) != _PLAIN_HEADERS
+            len(said) != expected
+            or len(headers) != expected
             or said["ce_source"] != source
             or said["onceflow_lane"] != lane
             or said["ce_subject"] != key
@@ -215,7 +221,11 @@ def outcome_words(
         found = int(seq)
     except (KeyError, TypeError, ValueError):
         return None
-    return (found, line) if found > 0 and line.count(b"\n") == _LINE_FEEDS_OF_AN_OUTCOME else None
+    if found <= 0 or line.count(b"\n") != _LINE_FEEDS_OF_AN_OUTCOME:
+        return None
+    if facts is None:
+        return found, line
+    return (found, b"%b%b%b\n%b" % (_BEFORE_FACTS, facts, _BEHIND_FACTS, line)) if _FACTS.fullmatch(facts) else None
 
 
 @lru_cache(maxsize=_REMEMBERED_MAX)

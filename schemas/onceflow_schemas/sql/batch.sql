@@ -56,10 +56,17 @@ JOIN onceflow.inbox USING (account, mode, event_id)
 WHERE inbox.body_sha256 <> offered.body_sha256;
 
 -- name: known_facts
--- Which of these facts are taken, and by whom.  Index: primary key of fact.
-SELECT fact.namespace, fact.key, fact.cause
+-- Which of these facts are taken, and by whom; of those that only the topic knows, which cause may still claim them.
+-- Index: primary keys of fact and imported_fact.
+SELECT namespace, key, fact.cause, NULL AS kept_for
 FROM unnest(%(namespaces)s::text[], %(keys)s::text[]) AS asked (namespace, key)
-JOIN onceflow.fact USING (namespace, key);
+JOIN onceflow.fact USING (namespace, key)
+UNION ALL
+SELECT asked.namespace, asked.key, NULL, imported_fact.cause
+FROM unnest(%(namespaces)s::text[], %(keys)s::text[]) AS asked (namespace, key)
+JOIN onceflow.imported_fact ON imported_fact.digest = onceflow.fact_digest(asked.namespace, asked.key)
+LEFT JOIN onceflow.fact ON fact.namespace = asked.namespace AND fact.key = asked.key
+WHERE fact.cause IS NULL AND EXISTS (SELECT FROM onceflow.imported_fact);
 
 -- name: savepoint
 SAVEPOINT onceflow_chunk;
@@ -71,23 +78,37 @@ RELEASE SAVEPOINT onceflow_chunk;
 ROLLBACK TO SAVEPOINT onceflow_chunk;
 
 -- name: tail_facts
--- Sorted by the caller for the lock order; a shortage means that somebody else's event has claimed one meanwhile.
-WITH taken AS (
+-- Sorted by the caller for the lock order; a shortage means that somebody else's event has claimed one meanwhile, or that the topic
+-- knows another cause of it.  While the topic's outcomes are still coming back, nobody knows which facts are free.
+WITH offered AS MATERIALIZED (
+    SELECT * FROM unnest(%(namespaces)s::text[], %(keys)s::text[], %(causes)s::text[]) AS offered (namespace, key, cause)
+), taken AS (
     INSERT INTO onceflow.fact (namespace, key, cause)
-    SELECT namespace, key, cause
-    FROM unnest(%(namespaces)s::text[], %(keys)s::text[], %(causes)s::text[]) AS offered (namespace, key, cause)
+    SELECT namespace, key, cause FROM offered
     ON CONFLICT DO NOTHING
     RETURNING 1
 )
-SELECT onceflow.ensure((SELECT count(*) FROM taken) = %(expected)s, 'OF003', 'a fact is taken');
+SELECT onceflow.ensure((SELECT count(*) FROM taken) = %(expected)s, 'OF003', 'a fact is taken'),
+       onceflow.ensure(
+           NOT EXISTS (SELECT FROM onceflow.imported_fact) OR NOT EXISTS (
+               SELECT FROM offered
+               JOIN onceflow.imported_fact ON imported_fact.digest = onceflow.fact_digest(offered.namespace, offered.key)
+               WHERE imported_fact.cause <> offered.cause),
+           'OF003', 'a fact is another''s in the topic'),
+       onceflow.ensure(
+           NOT EXISTS (SELECT FROM onceflow.lane WHERE state IN ('behind', 'recovering')),
+           'OF004', 'facts are coming back from the topic');
 
 -- name: tail_fact_claims
--- Who said a fact again.  After tail_facts, so that the fact is there; its own claimant needs no second row.
+-- Who said a fact again.  After tail_facts, so that the fact is there, unless its cause is known from the topic alone; its own
+-- claimant needs no second row.
 INSERT INTO onceflow.fact_claim (namespace, key, cause)
 SELECT offered.namespace, offered.key, offered.cause
 FROM unnest(%(namespaces)s::text[], %(keys)s::text[], %(causes)s::text[]) AS offered (namespace, key, cause)
-JOIN onceflow.fact USING (namespace, key)
-WHERE fact.cause <> offered.cause
+LEFT JOIN onceflow.fact USING (namespace, key)
+WHERE fact.cause <> offered.cause OR fact.cause IS NULL AND EXISTS (
+    SELECT FROM onceflow.imported_fact
+    WHERE imported_fact.digest = onceflow.fact_digest(offered.namespace, offered.key) AND imported_fact.cause <> offered.cause)
 ON CONFLICT DO NOTHING;
 
 -- name: tail_states

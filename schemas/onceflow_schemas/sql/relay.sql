@@ -124,7 +124,8 @@ WHERE looked_up_at IS NOT NULL AND state NOT IN ('succeeded', 'failed', 'cancele
 SELECT onceflow.import_outcomes(
     %(name)s, %(token)s, %(lane)s, %(head)s, %(topic_head)s, %(who)s, %(seqs)s::bigint[], %(outcome_ids)s::uuid[],
     %(revisions)s::integer[], %(ce_ids)s::uuid[], %(types)s::text[], %(keys)s::text[], %(bodies)s::bytea[],
-    %(headers)s::text[], %(causes)s::text[], %(withhelds)s::text[], %(created)s::text[]);
+    %(headers)s::text[], %(causes)s::text[], %(withhelds)s::text[], %(created)s::text[], %(fact_digests)s::bytea[],
+    %(fact_causes)s::text[]);
 
 -- name: withhold
 -- Only the row that a stopped lane stands in front of, so that nothing already published is changed.

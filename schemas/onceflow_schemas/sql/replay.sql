@@ -117,8 +117,12 @@ ROLLBACK TO SAVEPOINT onceflow_handler;
 RELEASE SAVEPOINT onceflow_handler;
 
 -- name: fact_cause
--- Who claimed a fact first.  Index: primary key of fact.
-SELECT cause FROM onceflow.fact WHERE namespace = %(namespace)s AND key = %(key)s;
+-- Who claimed a fact first, and whether its row is there: after a restore the topic alone may know.  Index: primary keys.
+SELECT cause, true AS has_row FROM onceflow.fact WHERE namespace = %(namespace)s AND key = %(key)s
+UNION ALL
+SELECT cause, false FROM onceflow.imported_fact WHERE digest = onceflow.fact_digest(%(namespace)s, %(key)s)
+ORDER BY has_row DESC
+LIMIT 1;
 
 -- name: booked_by
 -- What an event added to a running total, and the total.  Index: primary keys.

@@ -33,8 +33,8 @@ WHERE NOT EXISTS (SELECT FROM onceflow.quarantine AS q
 -- The outcomes as blocks; lines as ``outcome_words`` writes them.  What goes out in another form is never equal to a record.
 SELECT lane, seq / %(places)s AS block, count(*) AS records,
        sha256(convert_to(string_agg(
-           CASE WHEN withheld IS NULL AND headers::text = '{}' THEN '' ELSE '!' END || seq::text || E'\n' || ce_id::text || E'\n'
-               || outcome_id::text || E'\n' || revision::text || E'\n' || type || E'\n' || key || E'\n' || cause || E'\n'
+           CASE WHEN withheld IS NOT NULL THEN '!' WHEN headers::text = '{}' THEN '' ELSE headers::text || E'\n' END
+               || seq::text || E'\n' || ce_id::text || E'\n' || outcome_id::text || E'\n' || revision::text || E'\n' || type || E'\n' || key || E'\n' || cause || E'\n'
                || created_at::text || E'\n' || encode(sha256(value), 'hex') || E'\n',
            '' ORDER BY seq), 'UTF8')) AS digest
 FROM onceflow.outcome GROUP BY 1, 2;

@@ -10,6 +10,7 @@ from onceflow_processor.handlers import Handlers
 from onceflow_processor.operations.effect import Effect, Settled
 from onceflow_processor.tx import Tx
 from onceflow_schemas.operations.calls import StripeCall
+from onceflow_schemas.told_facts import fact_digest, told_digests
 from tests.processor.operations.conftest import Desk, Scripted
 from tests.processor.processor_process import wait_until
 
@@ -214,6 +215,38 @@ def test_a_fact_that_was_taken_meanwhile_is_looked_up(desk: Desk) -> None:
         desk.wait_for(in_1="succeeded")
     assert answers == [True, False]
     assert desk.outcomes() == [("refund.succeeded", "in_1")]
+
+
+def test_the_outcomes_of_a_callback_tell_what_it_claimed(desk: Desk) -> None:
+    def told(settled: Settled, tx: Tx) -> None:
+        assert tx.once("fee", settled.subject)
+        note(settled, tx)
+
+    ask_with(desk, told, "in_1", "in_2")
+    with desk.working(Scripted()):
+        desk.wait_for(in_1="succeeded", in_2="succeeded")
+    rows = desk.rows("SELECT key, headers FROM onceflow.outcome ORDER BY key")
+    assert [told_digests(row["headers"]["onceflow_facts"]) for row in rows] == [
+        [fact_digest("fee", "in_1")],
+        [fact_digest("fee", "in_2")],
+    ]
+
+
+def test_a_fact_of_the_topic_is_its_own_operations_alone(desk: Desk) -> None:
+    """The outcome came back after a restore, and its operation is settled again; so is another one that tells the same fact."""
+    answers: dict[str, list[bool]] = {}
+
+    def told(settled: Settled, tx: Tx) -> None:
+        answers.setdefault(settled.subject, []).append(tx.once("fee", "ch_1"))
+
+    ask_with(desk, told, "in_1", "in_2")
+    [row] = desk.rows(_ID, "in_2")
+    cause = f"operation:{row['id']}/succeeded"
+    desk.change("INSERT INTO onceflow.imported_fact VALUES (%s, %s)", fact_digest("fee", "ch_1"), cause)
+    with desk.working(Scripted()):
+        desk.wait_for(in_1="succeeded", in_2="succeeded")
+    assert (answers["in_1"][-1], answers["in_2"][-1]) == (False, True)
+    assert desk.rows("SELECT cause FROM onceflow.fact") == [{"cause": cause}]
 
 
 def test_an_operation_that_conflicts_is_the_callbacks_error(desk: Desk) -> None:

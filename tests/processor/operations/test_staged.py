@@ -18,6 +18,7 @@ from onceflow_processor.operations import staged as staged_module
 from onceflow_processor.operations.staged import StagedOutcomes
 from onceflow_schemas.identity import lane_of
 from onceflow_schemas.sql import queries
+from onceflow_schemas.told_facts import fact_digest, told_digests
 from tests.processor.conftest import LANES, Bench, event_body, record
 from tests.processor.test_batch_runner import MakeBench
 
@@ -106,6 +107,21 @@ def test_many_are_moved_in_pages(one: Bench, mover: Connection[Any], monkeypatch
     assert staged_outcomes(mover).move(mover) == 4
     assert move_all(mover) == 6
     assert len(one.outcomes()) == 10
+
+
+def test_each_outcome_tells_what_its_cause_claimed(one: Bench, mover: Connection[Any]) -> None:
+    """Whether it was claimed before or after the outcome was asked for."""
+    with psycopg.connect(one.url) as connection:
+        tx = attach(connection, cause="c")
+        assert tx.once("paid", "before")
+        tx.outcome("app", key="a", data={})
+        assert tx.once("paid", "after")
+        assert attach(connection, cause="d").once("paid", "of another")
+    ask(one.url, "b", cause="e")
+    assert move_all(mover) == 2
+    told = {row["key"]: row["headers"] for row in one.rows("SELECT key, headers FROM onceflow.outcome")}
+    assert told["b"] == {}
+    assert told_digests(told["a"]["onceflow_facts"]) == [fact_digest("paid", "after"), fact_digest("paid", "before")]
 
 
 def test_what_was_moved_before_is_not_moved_again(one: Bench, mover: Connection[Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -28,6 +29,9 @@ SEVERAL = settings(max_examples=150, deadline=None, suppress_health_check=[Healt
 WORDS = st.text(alphabet="a1!\n", min_size=1, max_size=3)
 
 
+FACTS = (None, None, "a", "a,1", 'a"', 'a","b":"c', "")
+
+
 class Event(NamedTuple):
     account: str
     mode: str
@@ -43,11 +47,19 @@ class Outcome(NamedTuple):
     key: str
     cause: str
     value: bytes
+    facts: str | None = None
 
 
 EVENTS = st.builds(Event, WORDS, st.sampled_from(["test", "live"]), WORDS, WORDS, st.sampled_from([b"{}", b"[]"]))
 OUTCOMES = st.builds(
-    Outcome, st.integers(1, 5), st.integers(0, 1), WORDS, WORDS, WORDS, st.sampled_from([b"{}", b"[]"])
+    Outcome,
+    st.integers(1, 5),
+    st.integers(0, 1),
+    WORDS,
+    WORDS,
+    WORDS,
+    st.sampled_from([b"{}", b"[]"]),
+    st.sampled_from(FACTS),
 )
 PLAIN = frozenset("a1")
 
@@ -176,15 +188,29 @@ def outcome_headers(one: Outcome) -> list[tuple[str, bytes | None]]:
         ("onceflow_revision", b"1"),
         ("ce_type", one.type.encode()),
         ("onceflow_cause", one.cause.encode()),
+        *([] if one.facts is None else [("onceflow_facts", one.facts.encode())]),
     ]
+
+
+def own_headers(one: Outcome) -> str:
+    return "{}" if one.facts is None else json.dumps({"onceflow_facts": one.facts}, separators=(",", ":"))
 
 
 def outcome_sums(connection: psycopg.Connection[Any], rows: Sequence[Outcome]) -> dict[int, Sum]:
     for one in rows:
         connection.execute(
-            "INSERT INTO onceflow.outcome (lane, seq, outcome_id, ce_id, type, key, value, cause, created_at)"
-            " VALUES (1, %s, %s, %s, %s, %s, %s, %s, '2026-01-01T00:00:00.1Z')",
-            [one.seq, CE_ID.format(one.seq), CE_ID.format(one.ce_id), one.type, one.key, one.value, one.cause],
+            "INSERT INTO onceflow.outcome (lane, seq, outcome_id, ce_id, type, key, value, cause, created_at, headers)"
+            " VALUES (1, %s, %s, %s, %s, %s, %s, %s, '2026-01-01T00:00:00.1Z', %s)",
+            [
+                one.seq,
+                CE_ID.format(one.seq),
+                CE_ID.format(one.ce_id),
+                one.type,
+                one.key,
+                one.value,
+                one.cause,
+                own_headers(one),
+            ],
         )
     connection.execute(_SQL["begin_blocks"])
     found = connection.execute(_SQL["outcome_blocks"], {"places": PLACES}).fetchall()
@@ -206,7 +232,7 @@ def test_a_block_of_outcomes_is_proved_exactly_where_each_stands_once_and_in_ord
     odd = set()
     for offset, one in enumerate(records):
         words = outcome_words(b"1", key=one.key.encode(), value=one.value, headers=outcome_headers(one), source=SOURCE)
-        assert (words is None) == ("\n" in one.type + one.key + one.cause)
+        assert (words is None) == ("\n" in one.type + one.key + one.cause or one.facts in ('a"', 'a","b":"c', ""))
         if words is None:
             odd.add(one.seq // PLACES)
         blocks.add(offset, one.seq, None if words is None else words[1])
