@@ -282,7 +282,7 @@ def deploy(world: OperationsWorld, dice: Random) -> str:
 
 @operation_fault("X8/edited", "somebody edits the frozen amount between two attempts")
 def edited(world: OperationsWorld, dice: Random) -> str:
-    """Stripe refuses the key: an earlier request ran, so it is for a person."""
+    """Stripe refuses the key: an earlier request ran, and what it made is not what the row asks for, so it is for a person."""
     with world.asking() as asking:
         asking.fault("conflict", asking.refund(amount=501), times=None, skip=1)
         asking.fault("lost_answer", asking.ids[0])
@@ -294,4 +294,4 @@ def edited(world: OperationsWorld, dice: Random) -> str:
     world.wait_states([refund], "review")
     world.rows(edit, '"amount":502', '"amount":501', UUID(refund))
     assert effects(world, refund) == 1
-    return fired(world.review_codes(refund) == ["key_mismatch"], f"{world.evidences(refund)}")
+    return fired(world.review_codes(refund) == ["answer_strange"], f"{world.evidences(refund)}")

@@ -81,6 +81,8 @@ def decide(operation: Operation, *, now: datetime, limits: Limits = LIMITS) -> D
         return _look(operation) or _unproved("nothing can be looked up, and the other side has not decided")
     if operation.last_proof is Proof.REFUSED:
         return _after_refusal(operation, now, limits)
+    if operation.last_proof is Proof.KEY_MISMATCH:
+        return _after_key_mismatch(operation, now, limits)
     if operation.last_proof is Proof.STORED_FAILURE:
         return _after_stored_failure(operation, now, limits)
     return _BY_POLICY[operation.present.policy](operation, now, limits)
@@ -222,6 +224,18 @@ def _after_stored_failure(operation: Operation, now: datetime, limits: Limits) -
     return Review(
         "operation_not_found",
         "it may have been done, its key answers with a failure for ever, and a complete look-up has nothing of it",
+    )
+
+
+def _after_key_mismatch(operation: Operation, now: datetime, limits: Limits) -> Decision:
+    """An earlier request of this key ran, and said something else: it is not sent again, and what that request made is looked for.
+
+    An older release may have frozen the same call in other words, before a restore has forgotten it: its object has our id.
+    """
+    if _look(operation) is None:
+        return Review("key_mismatch", "its key was used with other parameters, and nothing can be looked up")
+    return _waited(operation, now, limits) or Review(
+        "key_mismatch", "its key was used with other parameters, and a complete look-up has nothing of it"
     )
 
 

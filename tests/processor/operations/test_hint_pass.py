@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 
 from onceflow_schemas.operations.evidence import Evidence, Proof
+from onceflow_schemas.operations.limits import Limits
 from onceflow_schemas.operations.operation import Operation, Step
 from tests.processor.operations.conftest import Desk, Scripted, refund, says
 from tests.processor.processor_process import wait_until
@@ -139,9 +141,10 @@ def test_a_look_that_fails_is_made_again(desk: Desk) -> None:
 
 def test_evidence_closes_a_review(desk: Desk) -> None:
     desk.ask("in_1")
-    sender = Scripted(says(Proof.KEY_MISMATCH, code="idempotency_error"), looked("succeeded", Proof.DONE))
-    with desk.working(sender):
+    sender = Scripted(says(Proof.KEY_MISMATCH, code="idempotency_error"))
+    with desk.working(sender, limits=Limits(absence_wait=timedelta(seconds=1))):
         desk.wait_for(in_1="review")
+        sender.found = looked("succeeded", Proof.DONE)
         hint(desk, "in_1", object_id="re_1", status="succeeded")
         desk.wait_for(in_1="succeeded")
     [review] = desk.rows("SELECT code, decision, decided_by FROM onceflow.review")

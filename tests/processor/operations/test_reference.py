@@ -226,3 +226,57 @@ def test_no_transaction_is_open_during_the_call(desk: Desk, simulator: Simulator
         desk.wait_for(**{"order-1": "succeeded"})
     assert open_ones == []
     assert workers
+
+
+def as_an_older_release(desk: Desk) -> None:
+    """What was asked for just now is frozen as before objects had the deployment in their metadata."""
+    desk.change(
+        "UPDATE onceflow.operation SET steps = (SELECT json_agg(step::jsonb #- '{request,params,metadata,onceflow_deployment}' ORDER BY n)"
+        " FROM json_array_elements(steps) WITH ORDINALITY AS one (step, n))"
+    )
+    [row] = desk.rows("SELECT count(*) AS n FROM onceflow.operation WHERE steps::text LIKE '%%onceflow_deployment%%'")
+    assert row == {"n": 0}
+
+
+def lose_in_restore(desk: Desk) -> None:
+    """The database was put back to before anybody asked."""
+    desk.change("DELETE FROM onceflow.attempt; DELETE FROM onceflow.outcome; DELETE FROM onceflow.operation")
+    desk.change("UPDATE onceflow.lane SET head_seq = 0, published_seq = 0")
+
+
+def test_what_an_older_release_froze_in_other_words_is_settled_by_what_it_made(
+    desk: Desk, simulator: Simulator
+) -> None:
+    """The key refuses the new words; the object with the operation's id tells what the old ones did, and nothing is done twice."""
+    paid = paid_charge(simulator)
+
+    def ask() -> list[str]:
+        [refunded] = desk.ask("order-2", effect=refund, charge=paid, amount=500)
+        return [ask_charge(desk), refunded]
+
+    asked = ask()
+    as_an_older_release(desk)
+    work(desk, simulator, order_1="succeeded", order_2="succeeded")
+    before = simulator.ledger()
+    objects = {row["subject"]: row["external_id"] for row in desk.operations().values()}
+    lose_in_restore(desk)
+    assert ask() == asked
+    work(desk, simulator, order_1="succeeded", order_2="succeeded")
+    assert {row["subject"]: row["external_id"] for row in desk.operations().values()} == objects
+    after = simulator.ledger()
+    assert [after.count(kind) for kind in ("charge", "refund")] == [before.count(kind) for kind in ("charge", "refund")]
+    proofs = [row["evidence"] for row in desk.rows("SELECT evidence FROM onceflow.attempt ORDER BY operation_id, n")]
+    assert proofs.count("key_mismatch") == 2, "it was sent under its key, which did nothing"
+    assert desk.rows("SELECT code FROM onceflow.review") == []
+
+
+def test_a_key_that_somebody_else_has_used_is_for_a_person(desk: Desk, simulator: Simulator) -> None:
+    """Nothing at Stripe has the operation's id: it is not sent again, and a person is asked once nothing can be on its way."""
+    asked = ask_refund(desk, simulator)
+    client_of(simulator).v1.customers.create({"name": "x"}, options={"idempotency_key": asked})
+    sender = at(simulator)
+    with desk.working(sender, handlers=shop, limits=Limits(absence_wait=timedelta(seconds=1))):
+        desk.wait_for(**{"order-1": "review"})
+    [review] = desk.rows("SELECT code FROM onceflow.review")
+    assert review == {"code": "key_mismatch"}
+    assert (len(sender.sent), simulator.ledger().count("refund")) == (1, 0)

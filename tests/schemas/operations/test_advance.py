@@ -39,7 +39,7 @@ not_sent         =    req  unk  =    =    =    =    =    =    =
 limited          =    req  unk  =    =    =    =    =    =    =
 unauthorised     =    req  unk  =    =    =    =    =    =    =
 busy             =    unk  unk  =    =    =    =    =    =    =
-key_mismatch     bug  rev  rev  bug  bug  =    =    =    =    =
+key_mismatch     bug  unk  unk  bug  bug  =    =    =    =    =
 unknown          =    unk  unk  =    =    =    =    =    =    =
 stored_failure   =    unk  unk  =    =    =    =    =    =    =
 strange          rev  rev  rev  rev  rev  =    =    =    =    =
@@ -71,7 +71,7 @@ not_sent         =    req  unk  =    =    =    =    =    =    =
 limited          =    req  unk  =    =    =    =    =    =    =
 unauthorised     =    req  unk  =    =    =    =    =    =    =
 busy             =    unk  unk  =    =    =    =    =    =    =
-key_mismatch     bug  rev  rev  bug  bug  =    =    =    =    =
+key_mismatch     bug  unk  unk  bug  bug  =    =    =    =    =
 unknown          =    unk  unk  =    =    =    =    =    =    =
 stored_failure   =    unk  unk  =    =    =    =    =    =    =
 strange          rev  rev  rev  rev  rev  =    =    =    =    =

@@ -311,6 +311,27 @@ def test_a_key_that_answers_with_a_failure_for_ever_is_not_sent_again(
     assert word(decide(stored, now=EARLY + now_after)) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "looked_after", "now_after", "expected"),
+    [
+        ("stripe", None, MINUTE, "look"),
+        ("create", None, MINUTE, "look"),
+        ("stripe", MINUTE, 14 * MINUTE, "wait"),
+        ("stripe", 15 * MINUTE, 15 * MINUTE, "key_mismatch"),
+        ("create", 15 * MINUTE, 15 * MINUTE, "key_mismatch"),
+        ("stripe_blind", None, MINUTE, "key_mismatch"),
+        ("idempotent", None, MINUTE, "key_mismatch"),
+    ],
+)
+def test_a_key_that_was_used_with_other_words_is_looked_at_and_never_sent_again(
+    name: str, looked_after: timedelta | None, now_after: timedelta, expected: str
+) -> None:
+    looked = None if looked_after is None else EARLY + looked_after
+    refused = sample(name, last_sent_at=EARLY, looked_up_at=looked, **(REFUSED | {"last_proof": Proof.KEY_MISMATCH}))
+    decision = decide(refused, now=EARLY + now_after)
+    assert (decision.code if isinstance(decision, Review) else word(decision)) == expected
+
+
 def test_a_cancel_whose_key_answers_with_a_failure_is_looked_at_and_then_for_a_person() -> None:
     closing = sample("cancel", last_sent_at=EARLY, **(STORED | {"state": State.PENDING}))
     assert word(decide(closing, now=EARLY + MINUTE)) == "look"

@@ -167,7 +167,7 @@ def test_looks_at_what_is_pending_become_rarer() -> None:
     ("name", "column", "proof", "code"),
     [
         ("stripe", "UNK", Proof.SEVERAL, "several_objects"),
-        ("stripe", "1ST", Proof.KEY_MISMATCH, "key_mismatch"),
+        ("confirm", "1ST", Proof.KEY_MISMATCH, "key_mismatch"),
         ("stripe", "1ST", Proof.STRANGE, "answer_strange"),
         ("stripe", "PEN", Proof.ABSENT, "answer_strange"),
         ("stripe", "FAI", Proof.DONE, "settled_otherwise"),
