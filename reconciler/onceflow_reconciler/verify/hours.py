@@ -250,7 +250,8 @@ def extended(former: Mapping[str, Any] | None, made: Mapping[str, Any]) -> dict[
         return dict(made)
     accounts = sorted({*former["hours"], *made["hours"]})
     hours = {account: _merged(former["hours"].get(account, {}), made["hours"].get(account, {})) for account in accounts}
-    return {**made, "hours": hours, "extends": former["made_at"]}
+    objects = {**former.get("objects", {}), **made.get("objects", {})}
+    return {**made, "hours": hours, "objects": objects, "extends": former["made_at"]}
 
 
 def _merged(former: Mapping[str, Any], made: Mapping[str, Any]) -> dict[str, Any]:

@@ -25,13 +25,12 @@ from onceflow_reconciler.stripe_lists import (
     TooManyPages,
     not_readable,
 )
-from onceflow_reconciler.verify.hours import HourSum
+from onceflow_reconciler.verify.hours import HOUR_SECONDS, HourSum
+from onceflow_reconciler.verify.object_proof import CLOCKS_SECONDS, Compared, compared, listed_since
 from onceflow_reconciler.verify.question import Question
 from onceflow_reconciler.verify.tables import Tables
 
 LISTS: Final = (PAYMENT_INTENTS, REFUNDS)
-CLOCKS_SECONDS: Final = 300
-"""So far the database's clock may be from Stripe's: what was asked for at the edge of a window is not looked for in it."""
 
 
 @dataclass(slots=True)
@@ -50,9 +49,11 @@ class ObjectLedger:
         self._question = question
         self._tables = tables
         self._lists = lists
+        self.compared: dict[str, dict[str, Any]] = {}
+        """What a proof may say, by account: of which all was listed."""
 
     def read(self, hours: Mapping[str, Mapping[int, HourSum]], *, accounts: Sequence[str]) -> dict[str, dict[str, int]]:
-        """List the objects of the window, at most those of 30 days; return what was seen of each account.
+        """List the objects of the window, at most those of 30 days, but for what an earlier proof has compared; return what was seen.
 
         Args:
             hours: what the ledgers have, by account and hour.
@@ -79,21 +80,37 @@ class ObjectLedger:
             since = min(begins, default=until) - 2 * CLOCKS_SECONDS
         else:
             since = int(question.since.timestamp())
-        window = Slice(max(since, now - REACH_SECONDS), until)
-        seen = _Seen()
+        # Operations may wait for as long as objects are looked for before they make one.
+        since = max(since, now - REACH_SECONDS)
+        hours_since = (since - REACH_SECONDS) // HOUR_SECONDS * HOUR_SECONDS
+        hours = {
+            hour: HourSum(operations, hashed)
+            for hour, operations, hashed in self._tables.rows(
+                "operation_hours", listed_account=account, hours_since=hours_since
+            )
+        }
+        before = Compared.before(question.former, account)
+        whole, seen = Slice(since, until), _Seen()
+        window = Slice(listed_since(whole, before, hours, hours_since=hours_since), until)
+        is_whole = window.since < window.until
         if window.since < window.until:
             for of in LISTS:
                 try:
-                    self._list(account, of, window, seen)
+                    is_whole = self._list(account, of, window, seen) and is_whole
                 except NotReadable as error:
                     if is_alone or not error.is_refused:
                         raise not_readable(error) from error
                     self._tables.unexplained("account_not_readable", f"{of.path} of {account}", error.detail)
+                    is_whole = False
+        done = compared(whole, before, hours) if is_whole else None
+        if done is not None:
+            self.compared[account] = done.as_json()
         for subject, (kind, why) in seen.drifts.items():
             self._tables.unexplained(kind, subject, why)
         return {"objects": seen.objects, "of_operations": seen.ours, "objects_on_the_way": seen.on_the_way}
 
-    def _list(self, account: str, of: StripeList, window: Slice, seen: _Seen) -> None:
+    def _list(self, account: str, of: StripeList, window: Slice, seen: _Seen) -> bool:
+        """Judge a list; tell whether all of it was read."""
         work = [window]
         while work:
             part = work.pop()
@@ -107,9 +124,10 @@ class ObjectLedger:
                 work.extend(halves)
             except NotBelieved as error:
                 self._tables.unexplained("list_unbelievable", f"{of.path} of {account}", error.why.detail)
-                return
+                return False
         edges = {"listed_since": window.since + CLOCKS_SECONDS, "listed_until": window.until - CLOCKS_SECONDS}
         self._tables.run("judge_not_listed", listed_account=account, path=of.path, **edges)
+        return True
 
     def _judge(self, account: str, page: Page, seen: _Seen) -> None:
         named = [(item, found) for item in page.items if (found := operation_id_of(item.body)) is not None]

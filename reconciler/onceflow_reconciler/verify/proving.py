@@ -81,12 +81,14 @@ class Proving:
         self._judge_lanes_behind()
         hours = self._hours()
         stripe: dict[str, Told] = {}
+        compared: dict[str, Any] = {}
         if self._lists is not None:
             stripe = StripeLedger(self._question, self._tables, self._lists, begun=begun).read(hours)
             objects = ObjectLedger(self._connection, self._question, tables=self._tables, lists=self._lists)
             for account, counts in objects.read(hours, accounts=tuple(stripe)).items():
                 stripe[account].counts |= counts
-        return self._sum_up(hours, stripe, topics, begun=begun)
+            compared = objects.compared
+        return self._sum_up(hours, stripe, {"topics": topics, "objects": compared}, begun=begun)
 
     def _read_topics(self) -> dict[str, Any]:
         rows = RowBlocks(self._beside)
@@ -124,9 +126,7 @@ class Proving:
             hours.setdefault(account, {})[hour] = HourSum(events, id_hash)
         return hours
 
-    def _sum_up(
-        self, hours: HourSums, stripe: Mapping[str, Told], topics: Mapping[str, Any], *, begun: float
-    ) -> Answer:
+    def _sum_up(self, hours: HourSums, stripe: Mapping[str, Told], seen: Mapping[str, Any], *, begun: float) -> Answer:
         question, now = self._question, datetime.now(UTC)
         [(written, published)] = self._tables.rows("count_outcomes")
         counts = {
@@ -148,7 +148,7 @@ class Proving:
             "stripe_asked": self._lists is not None,
             "counts": counts,
             "hours": proof_hours(hours, proved, settled=settled),
-            "topics": topics,
+            **seen,
             "lanes": {str(lane): published_seq for lane, _, published_seq, _ in self._tables.rows("lanes")},
         }
         if question.former is not None:

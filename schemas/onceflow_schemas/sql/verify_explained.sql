@@ -9,6 +9,14 @@ INSERT INTO listed_object SELECT unnest(%(object_ids)s::text[]) ON CONFLICT DO N
 -- name: first_operation
 SELECT extract(epoch FROM min(requested_at))::bigint FROM onceflow.operation WHERE account = %(listed_account)s AND mode = %(mode)s;
 
+-- name: operation_hours
+-- Operations by when they were requested: how many, and a hash of what objects are compared with, in whatever order.
+SELECT extract(epoch FROM date_trunc('hour', requested_at, 'UTC'))::bigint AS hour, count(*),
+       bit_xor(('x' || left(encode(sha256(convert_to(concat_ws(E'\n', id, state, external_id, surplus, args), 'UTF8')), 'hex'), 16))::bit(64)::bigint)
+FROM onceflow.operation
+WHERE account = %(listed_account)s AND mode = %(mode)s AND requested_at >= to_timestamp(%(hours_since)s)
+GROUP BY 1;
+
 -- name: judge_not_listed
 -- Operations that made an object in a stretch that was listed as a whole, and whose object was not in it.
 INSERT INTO unexplained

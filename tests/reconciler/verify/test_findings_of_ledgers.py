@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import psycopg
 import pytest
 import stripe
 
+from onceflow_reconciler.verify.hours import extended
 from onceflow_simulator import Simulator
 from tests.processor.conftest import make_road as make_road  # noqa: PLC0414 - a fixture of this folder too
 from tests.processor.processor_process import MakeRoad
@@ -13,6 +15,7 @@ from tests.reconciler.verify.proving_road import ProvingRoad
 from tests.reconciler.verify.test_proving import ONE_MARKER
 from tests.reconciler.verify.test_proving import simulator as simulator  # noqa: PLC0414 - a fixture of this folder too
 
+DAY = 24 * 3600
 INSERT_OPERATION = (
     "INSERT INTO onceflow.operation (id, account, mode, effect, subject, occurrence, kind, args, args_sha256, cause, steps,"
     " api_version, window_from, requested_at, state, external_id, next_attempt_at, settled_at)"
@@ -130,6 +133,7 @@ def test_objects_and_operations_are_compared_one_by_one(proving: ProvingRoad) ->
         assert set(proving.kinds()) >= ({kind} if kind else set()), change
         proving.change("DELETE FROM onceflow.operation")
         proving.change(INSERT_OPERATION.format(id=OPERATION, intent=made.id))
+    judge_beside_a_former_proof(proving, alterations, intent=made.id)
     # Of another operation Stripe shows nothing.
     proving.change(
         INSERT_OPERATION.format(id="6f1c7f0e-4c5a-5f6e-8a53-0d6c2f3b9a12", intent="pi_nobody").replace(
@@ -137,3 +141,34 @@ def test_objects_and_operations_are_compared_one_by_one(proving: ProvingRoad) ->
         )
     )
     assert proving.kinds() == ["object_not_listed"]
+
+
+def judge_beside_a_former_proof(proving: ProvingRoad, alterations: dict[str, str | None], *, intent: str) -> None:
+    """What it has compared is listed again only where an operation is another one now, or none."""
+    restored = INSERT_OPERATION.format(id=OPERATION, intent=intent)
+    proving.simulator.advance(2 * DAY)
+    proving.bring()
+    former = proving.answer().proof
+    assert former["unexplained"] == 0
+    proving.simulator.advance(2 * DAY)
+    proving.bring()
+    answer = proving.answer(former=former)
+    [told] = answer.counts["stripe"].values()
+    assert (answer.unexplained, told["objects"]) == ((), 0)
+    [(account, said)] = former["objects"].items()
+    assert answer.proof["objects"][account]["since"] == said["since"]
+    assert answer.proof["objects"][account]["until"] >= said["until"] + 2 * DAY
+    changes = {f"UPDATE onceflow.operation SET {change}": kind for change, kind in alterations.items()}
+    for change, kind in (changes | {"DELETE FROM onceflow.operation": "object_without_operation"}).items():
+        proving.change(change)
+        for proof in (former, extended(former, answer.proof)):
+            found = {one for one, _, _ in proving.answer(former=proof).unexplained}
+            assert (kind in found) if kind else not found, change
+        restore(proving, restored)
+
+
+def restore(proving: ProvingRoad, statement: str) -> None:
+    """The operation as it was, to the moment in which it was requested."""
+    with psycopg.connect(proving.road.database_url) as connection:
+        connection.execute("DELETE FROM onceflow.operation")
+        connection.execute(statement.encode())
