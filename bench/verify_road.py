@@ -22,9 +22,9 @@ from bench.stage import PARTITIONS, Road, Stage
 from bench.statements import statements
 from onceflow_processor.kafka_client import admin_client, topic_id
 from onceflow_processor.records import Headers
+from onceflow_reconciler.verify.topic_scan import PAGE_RECORDS
 from onceflow_schemas.event_record import TYPE_PREFIX, OutgoingRecord
 
-SCAN_RECORDS = 2_000
 SCAN_SECONDS = 0.5
 OUTCOMES_SECONDS_MAX = 1_200.0
 _BENCH, _PER_EVENT, _SQL = statements("bench"), statements("per_event"), statements("verify")
@@ -39,7 +39,7 @@ def scan(bootstrap: str, topic: str) -> Iterator[list[Message]]:
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
-            # As the proof has them, or the end of a log would take half a second to be told.
+            # As the proof has them, like the size of a page: the end of a log would take half a second to be told.
             "fetch.wait.max.ms": 10,
             "fetch.queue.backoff.ms": 20,
         }
@@ -49,7 +49,7 @@ def scan(bootstrap: str, topic: str) -> Iterator[list[Message]]:
         ended: set[int] = set()
         while len(ended) < PARTITIONS:
             page = []
-            for message in consumer.consume(SCAN_RECORDS, timeout=SCAN_SECONDS):
+            for message in consumer.consume(PAGE_RECORDS, timeout=SCAN_SECONDS):
                 if message.error() is not None:
                     ended.add(message.partition() or 0)
                 else:

@@ -6,6 +6,7 @@ be believed or judged stays, and is read again.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,11 @@ AGAIN_SECONDS: Final = 300
 """So long an hour rests of which not all was done."""
 PORTION_PAUSE_SECONDS: Final = 0.05
 """Between two portions that are brought: live events wait behind a portion, not behind an outage."""
+WAITING_MAX: Final = 150
+"""While so many records wait before the end of what was brought, no more is: live events wait behind them too."""
+ROOM_SECONDS: Final = 0.01
+ROOM_SECONDS_MAX: Final = 1.0
+"""A processor that does not get there so long stands still, or is gone: nothing is gained by waiting for it."""
 
 _SQL = queries("reconcile")
 
@@ -68,7 +74,7 @@ class EventCycle:
         rules: how the list is cut.
         first_seconds: how far back the first look goes.
         check: raises when the lease is lost; called before each effect.
-        wait: sleeps so many seconds, less when the process is asked to stop.
+        wait: sleeps so many seconds, less when the process is asked to stop; tells whether it is.
     """
 
     def __init__(
@@ -93,6 +99,7 @@ class EventCycle:
         self._first_seconds = first_seconds
         self._check = check
         self._wait = wait
+        self._waits_for_room = True
 
     def look(self, account: str, *, now: int, told: Told) -> str | None:
         """Read what is ahead of the account's cursor; why it waits, None when it need not.
@@ -101,6 +108,7 @@ class EventCycle:
             NotBelieved, NotReadable, TooManyPages: nothing can be said; the cursor stays.
             LeaseLost, Failure, psycopg.Error: it goes on from the cursor next time.
         """
+        self._waits_for_room = True
         done_until = self._cursor(account).read(first=now - self._first_seconds)
         lies_ahead = ahead(done_until, now=now, rules=self._rules)
         if lies_ahead.out_of_reach is not None and self._republisher is not None:
@@ -239,9 +247,11 @@ class EventCycle:
         ids = self._record([self._finding(account, event) for event in missed])
         hit("reconciler.before_publish")
         refused: dict[str, str] = {}
+        self._make_room(self._republisher)
         for _ in self._republisher.portions(account, missed, refused=refused):
             yield
             self._check()
+            self._make_room(self._republisher)
         brought = [number for number, event in zip(ids, missed, strict=True) if event.id not in refused]
         remedied(self._connection, brought, action="republish", who=WHO, result="confirmed by the broker")
         hit("reconciler.after_remedied")
@@ -250,6 +260,19 @@ class EventCycle:
         if refused:
             self._tell_refused(account, [event for event in missed if event.id in refused], refused)
             told.refused += len(refused)
+
+    def _make_room(self, republisher: Republisher) -> None:
+        """Wait until the processor has little left of what was brought; not for one that stands still."""
+        fewest, give_up_at = None, time.monotonic() + ROOM_SECONDS_MAX
+        while self._waits_for_room:
+            waiting = self._backlog.before(republisher.topic, republisher.ends)
+            if waiting <= WAITING_MAX:
+                return
+            if fewest is None or waiting < fewest:
+                fewest, give_up_at = waiting, time.monotonic() + ROOM_SECONDS_MAX
+            self._check()
+            is_stopping = self._wait(ROOM_SECONDS)
+            self._waits_for_room = not is_stopping and time.monotonic() < give_up_at
 
     def _finding(self, account: str, event: Listed, **more: object) -> Finding:
         facts = {"event_id": event.id, "type": str(event.body.get("type", "")), "created": event.created}

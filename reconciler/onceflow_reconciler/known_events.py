@@ -67,6 +67,11 @@ class Backlog:
         """The ids of the topics, by name."""
         return {name: facts.topic_id for name, facts in self._topics.items()}
 
+    def before(self, topic: str, ends: Mapping[int, int]) -> int:
+        """Return how many offsets of a topic lie before these ends, by partition, and were not passed yet."""
+        rows = self._connection.execute(_SQL["positions"], {"topic_id": self._topics[topic].topic_id}).fetchall()
+        return sum(max(0, ends.get(partition, 0) - passed) for partition, passed in rows)
+
     def among(self, wanted: Collection[str]) -> set[str]:
         """Return those of the ids of which a record waits.
 

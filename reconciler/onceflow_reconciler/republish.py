@@ -69,6 +69,9 @@ class Republisher:
         deployment: that the attestation is for.
         mode: of this deployment.
         record_bytes_max: what the topic takes.
+
+    Attributes:
+        topic: as it was given.
     """
 
     def __init__(
@@ -86,10 +89,17 @@ class Republisher:
         )
         self._error: KafkaError | None = None
         self._producer = ProducerHandle(properties, on_error=self._note_error)
-        self._topic = topic
+        self.topic = topic
         self._keys = keys
         self._deployment = deployment
         self._mode = mode
+        self._ends: dict[int, int] = {}
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Behind which offset the last confirmed record of each partition lies."""
+        self._producer.poll()
+        return dict(self._ends)
 
     def publish(self, account: str, events: Sequence[Listed]) -> dict[str, str]:
         """Publish events and wait until the broker has them, again harms nothing; return why some can never be brought, by id.
@@ -151,7 +161,7 @@ class Republisher:
             endpoint=RECONCILER_ENDPOINT,
             source="reconciler",
             deployment=self._deployment,
-            topic=self._topic,
+            topic=self.topic,
             key=key,
             traceparent=None,
         )
@@ -160,13 +170,16 @@ class Republisher:
         event_id = record.identity.event_id
         reports.waiting.add(event_id)
 
-        def on_delivery(error: KafkaError | None, _message: Message) -> None:
+        def on_delivery(error: KafkaError | None, message: Message) -> None:
             reports.note(event_id, error)
+            partition, offset = message.partition(), message.offset()
+            if error is None and partition is not None and offset is not None:
+                self._ends[partition] = max(offset + 1, self._ends.get(partition, 0))
 
         while True:
             try:
                 self._producer.produce(
-                    self._topic, key=record.key, value=record.value, headers=record.headers, on_delivery=on_delivery
+                    self.topic, key=record.key, value=record.value, headers=record.headers, on_delivery=on_delivery
                 )
             except BufferError:
                 if time.monotonic() > give_up_at:

@@ -136,7 +136,7 @@ _NEEDED: Mapping[Part, Mapping[str, Sequence[str]]] = {
         "remedy": ("SELECT", "INSERT"),
         "reconcile_cursor": ("SELECT", "INSERT", "UPDATE"),
         "reconcile_hour": ("SELECT", "INSERT", "UPDATE"),
-        "operation_hint": ("INSERT",),
+        "operation_hint": ("SELECT(object_id)", "INSERT"),
     },
     "operator": {
         "schema_migrations": _READ,

@@ -65,7 +65,14 @@ def open_admin(kafka: Mapping[str, object], *, refusals: Refusals) -> AdminClien
     return AdminClient(_looking(kafka, refusals.note, "admin"))
 
 
-def open_reader(kafka: Mapping[str, object], *, group: str, isolation: str, refusals: Refusals) -> Consumer:
+def open_reader(
+    kafka: Mapping[str, object],
+    *,
+    group: str,
+    isolation: str,
+    refusals: Refusals,
+    queue_kilobytes: int = QUEUE_KILOBYTES_MAX,
+) -> Consumer:
     """Open a consumer that is assigned by hand and joins no group; ``group`` is only where cursors are kept.
 
     Args:
@@ -73,6 +80,7 @@ def open_reader(kafka: Mapping[str, object], *, group: str, isolation: str, refu
         group: the relay's group.
         isolation: ``read_committed`` or ``read_uncommitted``.
         refusals: told of refused credentials.
+        queue_kilobytes: so much is fetched ahead, of all partitions together.
     """
     return Consumer(
         {
@@ -88,7 +96,7 @@ def open_reader(kafka: Mapping[str, object], *, group: str, isolation: str, refu
             "fetch.error.backoff.ms": 50,
             # After its queue was full the client would fetch nothing for a second.
             "fetch.queue.backoff.ms": 20,
-            "queued.max.messages.kbytes": QUEUE_KILOBYTES_MAX,
+            "queued.max.messages.kbytes": queue_kilobytes,
         }
     )
 

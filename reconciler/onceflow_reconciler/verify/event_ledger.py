@@ -5,14 +5,13 @@ Rule: positions are read before the topics; a block is left out only while each 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NamedTuple, cast
 
 from onceflow_processor.kafka_client import StartClient
-from onceflow_processor.records import Headers
 from onceflow_reconciler.verify.folding import BLOCK_PLACES, EventBlocks, Sum
 from onceflow_reconciler.verify.page_lines import plain_lines, record_of
 from onceflow_reconciler.verify.question import Question
@@ -116,11 +115,7 @@ class EventLedger:
         blocks = {number: EventBlocks() for number in topic.bounds}
         with opened(self._question.kafka, topic=topic.name, group=self._question.group) as scan:
             for page in scan.messages(topic.first, topic.bounds):
-                for message in page:
-                    number, offset = message.partition(), message.offset()
-                    assert number is not None, "the scan leaves out what has no place"
-                    assert offset is not None, "the scan leaves out what has no place"
-                    blocks[number].add(offset, cast("Headers | None", message.headers()), message.value())
+                _fold(page, blocks)
                 self._tables.count(len(page))
         rows = folded.result()
         differing: dict[int, AbstractSet[int]] = {}
@@ -180,6 +175,12 @@ class EventLedger:
                     copy.write_row(row)
                 if wanted is None:
                     self._tables.count(len(read))
+
+
+def _fold(page: Iterable[Any], blocks: Mapping[int, EventBlocks]) -> None:
+    """Fold records, of which the scan leaves out what has no place."""
+    for message in page:
+        blocks[message.partition()].add(message.offset(), message.headers(), message.value())
 
 
 def note_ends(question: Question, tables: Tables, topics: Mapping[str, Mapping[str, Any]]) -> None:

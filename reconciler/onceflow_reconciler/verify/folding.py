@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 from onceflow_processor.inputs.rendering import digest_of
 from onceflow_schemas.event_record import RECONCILER_ENDPOINT
@@ -199,7 +199,7 @@ def outcome_words(
         key, value, headers: of the record.
         source: what ours say in ``ce_source``.
     """
-    said = cast("dict[str, bytes]", dict(headers))  # a null makes a TypeError below
+    said: dict[str, Any] = dict(headers)  # a null makes a TypeError below
     try:
         seq, written = said["onceflow_sequence"], _written(said["ce_time"])
         facts = said.get(FACTS_HEADER)

@@ -12,11 +12,8 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, cast
+from typing import Any, Final, cast
 
-from confluent_kafka import Message
-
-from onceflow_processor.records import Headers
 from onceflow_reconciler.verify.folding import OutcomeBlocks, outcome_words
 from onceflow_reconciler.verify.page_lines import outcome_row_of
 from onceflow_reconciler.verify.topic_scan import Bounds, opened
@@ -114,18 +111,16 @@ def answer_beside() -> None:
         pickle.dump(fold_outcomes(asked, lambda _: None), sys.stdout.buffer)
 
 
-def _fold(page: Iterable[Message], blocks: Blocks, source: str) -> None:
+def _fold(page: Iterable[Any], blocks: Blocks, source: str) -> None:
     said_source = source.encode()
     names = {lane: b"%d" % lane for lane in blocks}
     for message in page:
+        # The scan leaves out what has no place.
         lane, offset, headers = message.partition(), message.offset(), message.headers()
         key, value = message.key(), message.value()
-        assert lane is not None, "the scan leaves out what has no place"
-        assert offset is not None, "the scan leaves out what has no place"
         words = None
         if headers and key and value is not None:
-            said = cast("Headers", headers)
-            words = outcome_words(names[lane], key=key, value=value, headers=said, source=said_source)
+            words = outcome_words(names[lane], key=key, value=value, headers=headers, source=said_source)
         if words is not None:
             blocks[lane].add(offset, *words)
             continue

@@ -17,7 +17,7 @@ from onceflow_reconciler.verify.question import Question
 from onceflow_schemas.sql import queries
 
 _SQL = {
-    **queries("verify_tables"), **queries("verify"), **queries("verify_bounds"),
+    **queries("verify_tables"), **queries("verify"), **queries("verify_blocks"), **queries("verify_bounds"),
     **queries("verify_hours"), **queries("verify_explained"),
 }  # fmt: skip
 _MADE: Final = (

@@ -18,7 +18,7 @@ from onceflow_reconciler.verify import folding
 from onceflow_reconciler.verify.folding import EventBlocks, OutcomeBlocks, Sum, outcome_words
 from onceflow_schemas.sql import queries
 
-_SQL = queries("verify")
+_SQL = queries("verify_blocks")
 PLACES = 2
 LANE = 1
 SOURCE = b"urn:onceflow:test"
