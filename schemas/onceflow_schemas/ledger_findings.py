@@ -85,6 +85,23 @@ LEDGER_FINDINGS: Final = (
         "again from before the loss.",
     ),
     FindingKind(
+        "position_differs",
+        "a position whose fingerprint is not its record's",
+        "The log holds another record before the position than the one that was read last: the database or the topic was put back, or a row was changed by hand.",
+        "possible",
+        "onceflow progress show",
+        "Find out which of both was put back; a processor that starts there stops with a code, and docs/operating/positions.md says what may be decided.",
+    ),
+    FindingKind(
+        "retention_differs",
+        "a book of retention that says too much",
+        "Nothing younger than 32 days is deleted by age, and the row in `onceflow.retention` says so of younger rows: it was changed by hand, and would "
+        "explain the loss of whatever is missing.",
+        "possible",
+        "onceflow verify",
+        "Compare the row and the tables with a backup of the database, put back what is missing, and set `gone_before` to what it was.",
+    ),
+    FindingKind(
         "topic_not_asked",
         "an input that the settings do not name any more",
         "Positions of the topic are kept, and nobody reads it. What waits there is in no proof. Name it again, or accept this when all of it was done.",

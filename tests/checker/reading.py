@@ -81,7 +81,9 @@ class _QuietWatch:
         ends = bounds(self.reader, topic)
         with connect(self.system.database_url) as connection:
             rows = connection.execute(
-                "SELECT partition, next_offset, stopped FROM onceflow.progress WHERE topic = %s", [topic]
+                "SELECT DISTINCT ON (partition) partition, next_offset, stopped FROM onceflow.progress WHERE topic = %s"
+                " ORDER BY partition, updated_at DESC",
+                [topic],
             ).fetchall()
         reached = {partition: next_offset for partition, next_offset, _ in rows}
         shown = "" if topic == self.system.event_topic else f"{topic} "

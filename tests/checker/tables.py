@@ -62,8 +62,9 @@ def read_tables(
     numbers = {topic: number for number, topic in enumerate(ends)}
     with connect(database_url) as connection:
         progress_rows = connection.execute(
-            "SELECT topic, partition, next_offset, epoch, stopped, topic_id FROM onceflow.progress"
-            " WHERE topic = ANY (%s) ORDER BY 1, 2",
+            # A topic that was made again has left its positions: the later ones count.
+            "SELECT DISTINCT ON (topic, partition) topic, partition, next_offset, epoch, stopped, topic_id"
+            " FROM onceflow.progress WHERE topic = ANY (%s) ORDER BY topic, partition, updated_at DESC",
             [list(ends)],
         ).fetchall()
         shown = {row[5]: numbers[row[0]] for row in progress_rows}

@@ -15,11 +15,13 @@ from psycopg import Connection
 
 from onceflow_reconciler.stripe_lists import StripeLists
 from onceflow_reconciler.verify.event_ledger import EventLedger, note_ends
+from onceflow_reconciler.verify.fingerprints import judge_fingerprints
 from onceflow_reconciler.verify.hours import LATE_SECONDS, PROOF_VERSION, HourSum, proof_faults, proof_hours
 from onceflow_reconciler.verify.object_ledger import ObjectLedger
 from onceflow_reconciler.verify.outcome_ledger import OutcomeLedger
 from onceflow_reconciler.verify.question import Answer, Question
 from onceflow_reconciler.verify.repeats import judge_repeats
+from onceflow_reconciler.verify.served import check_served
 from onceflow_reconciler.verify.stripe_ledger import HourSums, StripeLedger, Told
 from onceflow_reconciler.verify.tables import RowBlocks, Tables
 from onceflow_schemas.times import format_time
@@ -31,6 +33,7 @@ NOTED_SECONDS: Final = 0.25
 STEPS: Final = (
     "judge_records", "judge_markers", "judge_quarantine", "make_known", "judge_outcomes", "judge_lanes",
     "judge_positions", "judge_trimmed", "judge_states",
+    "judge_retention", "judge_stops",
 )  # fmt: skip
 
 
@@ -68,7 +71,10 @@ class Proving:
         """
         begun = time.monotonic()
         self._tables.make()
+        check_served(self._question, self._tables)
+        fingerprints = self._tables.rows("fingerprints")
         topics = self._read_topics()
+        judge_fingerprints(self._question, self._tables, topics, rows=fingerprints)
         for step in ("analyze", "make_marker"):
             self._tables.run(step)
         note_ends(self._question, self._tables, topics)

@@ -73,3 +73,26 @@ LEFT JOIN seen_event AS s ON (s.topic_id, s.partition, s."offset") = (w.topic_id
 WHERE (octet_length(m.body_sha256) = 32 AND sha256(coalesce(w.value, '')) <> m.body_sha256
        OR sha256(coalesce(w.value, '')) <> coalesce(s.value_digest, s.digest))
   AND (%(account)s::text IS NULL OR w.account = %(account)s);
+
+-- name: judge_retention
+-- Nothing is deleted by age that is younger than 32 days: a later time would explain the loss of whatever is missing.
+INSERT INTO unexplained
+SELECT 'retention_differs', name, format('rows of %%s before %%s are said to be gone by age, which is less than 32 days ago', name, gone_before)
+FROM onceflow.retention WHERE gone_before > now() - interval '31 days 23 hours';
+
+-- name: judge_stops
+-- What stands still waits for a person: the subject is that of the reconciler's finding, which may be accepted.
+INSERT INTO unexplained
+SELECT 'partition_stopped', format('partition %%s/%%s', topic, partition), format('it stands still: %%s', stopped)
+FROM onceflow.progress WHERE stopped IS NOT NULL
+UNION ALL
+SELECT 'lane_stopped', format('lane %%s', lane), format('it stands still: %%s', state) FROM onceflow.lane WHERE state LIKE 'stopped:%%';
+
+-- name: fingerprints
+SELECT topic_id, partition, next_offset, fingerprint FROM onceflow.progress WHERE fingerprint IS NOT NULL AND next_offset > 0;
+
+-- name: served
+SELECT id, mode, accounts FROM onceflow.deployment;
+
+-- name: has_markers
+SELECT EXISTS (SELECT FROM onceflow.inbox);

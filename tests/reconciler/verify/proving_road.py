@@ -149,7 +149,7 @@ class ProvingRoad:
                 for table in ("inbox", "outcome", "quarantine", "progress"):
                     connection.execute(f"INSERT INTO onceflow.{table} SELECT * FROM public.kept_{table}")
                 connection.execute(
-                    "UPDATE onceflow.lane SET head_seq = k.head_seq, published_seq = k.published_seq"
+                    "UPDATE onceflow.lane SET head_seq = k.head_seq, published_seq = k.published_seq, state = k.state"
                     " FROM public.kept_lane AS k WHERE k.lane = lane.lane"
                 )
                 for table in tables:

@@ -12,6 +12,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from onceflow_reconciler.verify import stripe_ledger
+from onceflow_schemas.failure import Misconfigured
 from onceflow_simulator import Simulator
 from tests.processor.conftest import make_road as make_road  # noqa: PLC0414 - a fixture of this folder too
 from tests.processor.processor_process import MakeRoad, wait_until
@@ -70,6 +71,7 @@ def test_positions_that_do_not_fit_to_their_logs_are_convicted(
     judge_quiet_lanes(proving)
     judge_what_came_late(proving)
     judge_seeming_repeats(proving)
+    judge_what_stands_still_and_what_was_read(proving)
     judge_deleted_records(proving)
     judge_young_events(proving, monkeypatch)
 
@@ -126,10 +128,36 @@ def judge_seeming_repeats(proving: ProvingRoad) -> None:
         assert proving.kinds(with_stripe=False) == ["record_without_state"]
         # What may be decided and deleted is forgotten; a marker is not deleted with it.
         proving.change(RETIRED.format(by="+"))
-        assert proving.kinds(with_stripe=False) == []
+        assert proving.kinds(with_stripe=False) == ["retention_differs"], "and a book that says so of today is no good"
     with proving.altered(f"DELETE FROM onceflow.inbox WHERE event_id = {ONE_MARKER}"):
-        assert set(proving.kinds(with_stripe=False)) == {"record_without_state"}
-    proving.change(RETIRED.format(by="-"))
+        assert set(proving.kinds(with_stripe=False)) == {"record_without_state", "retention_differs"}
+    proving.change("DELETE FROM onceflow.retention")
+
+
+def judge_what_stands_still_and_what_was_read(proving: ProvingRoad) -> None:
+    """Rows about partitions, lanes, deployment and retention, each altered by hand."""
+    convicted = {
+        "UPDATE onceflow.progress SET fingerprint = reverse(fingerprint)": {"position_differs"},
+        "UPDATE onceflow.progress SET stopped = 'range_lost'": {"partition_stopped"},
+        "UPDATE onceflow.lane SET state = 'stopped:lane_gap' WHERE lane = 0": {"lane_stopped"},
+    }
+    for statement, kinds in convicted.items():
+        with proving.altered(statement):
+            assert set(proving.kinds(with_stripe=False)) == kinds, statement
+    proving.change("INSERT INTO onceflow.retention (name, gone_before) VALUES ('outcome/0', now())")
+    with proving.altered("DELETE FROM onceflow.outcome"):
+        found = proving.answer(with_stripe=False).unexplained
+        assert "retention_differs" in {kind for kind, _, _ in found}
+    proving.change("DELETE FROM onceflow.retention")
+    for statement in ("SET mode = 'live'", "SET id = 'another'"):
+        [row] = proving.road.rows("SELECT id, mode FROM onceflow.deployment")
+        proving.change(f"UPDATE onceflow.deployment {statement}")
+        with pytest.raises(Misconfigured, match="belongs to deployment"):
+            proving.answer(with_stripe=False)
+        proving.change(f"UPDATE onceflow.deployment SET id = '{row['id']}', mode = '{row['mode']}'")
+    assert proving.kinds(with_stripe=False) == []
+    done = proving.run("verify", "--without-stripe", "--account", "acct_nope")
+    assert (done.returncode, "acct_nope is not served here" in done.stderr) == (1, True), done.stderr
 
 
 def judge_deleted_records(proving: ProvingRoad) -> None:
