@@ -41,6 +41,10 @@ from onceflow_schemas.failure import Failure, LeaseLost, Misconfigured, Unavaila
 BACKLOG_SECONDS_MAX: Final = 120.0
 RETRY_SECONDS: Final = 2.0
 ROLE: Final = "onceflow-reconciler"
+WORKS_HINT: Final = (
+    "The service looks by itself, once in `reconciler.cycle_seconds`: `onceflow findings list` shows what it found; "
+    "`--dry-run` looks beside it."
+)
 
 log = structlog.get_logger("onceflow.reconciler")
 
@@ -126,7 +130,7 @@ class _Service:
             lease = self._lease(connection)
             # A look that changes nothing may be taken beside one that works.
             if not dry_run and not lease.acquire():
-                raise LeaseLost("fenced", "another reconciler works now")
+                raise LeaseLost("fenced", "another reconciler works now", WORKS_HINT)
             check = _nothing if dry_run else partial(_hold, lease)
             try:
                 with _Tools(self._options, connection, wait=self._lifetime.wait, check=check) as tools:

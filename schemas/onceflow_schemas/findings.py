@@ -21,7 +21,7 @@ _KINDS: Final = (
         "walks the usual road; the finding is healed when its marker is there. One that can never be brought says why in `refused` (the topic does not take "
         "its record, or its id or account is none of Stripe's) and keeps no other waiting: a person looks at it, and accepts the finding.",
         "possible",
-        "onceflow reconcile --once",
+        "onceflow findings list --kind missed_event",
         "Nothing, as a rule: it is done within a look or two. Many at once mean that webhooks do not arrive: look at the endpoint "
         "findings and at `onceflow_bridge_refused_total`. One with `refused` comes never by itself: read the event in Stripe's "
         "dashboard, do by hand what it asks for, and accept the finding.",
@@ -59,7 +59,7 @@ _KINDS: Final = (
         "a list that was not read for 25 days",
         "Stripe shows events for 30 days only. What is not read before is out of reach.",
         "possible",
-        "onceflow reconcile --once",
+        "onceflow doctor",
         "Start `onceflow reconcile`, or find out why it does not get on: its own log, other findings of this account, `onceflow "
         "doctor`. Within five days the oldest events are out of reach.",
     ),

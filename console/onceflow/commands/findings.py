@@ -5,6 +5,7 @@ Rule: ``accept`` and ``heal`` are dry runs unless ``--execute`` is given, and ne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,17 +87,35 @@ def show(finding_id: Id, *, config: Config = None, assignments: Set = None, as_j
         f"about:   {found['subject']}",
         f"since:   {_time(found['first_seen_at'])}, seen last {_time(found['last_seen_at'])}",
         f"money:   {_money(found)}",
-        *(f"{name}: {value}" for name, value in found["facts"].items()),
+        *(f"{name}: {_shown(name, value)}" for name, value in found["facts"].items()),
         "",
         kind.meaning,
         *(f"tried: {_time(one['at'])} {one['action']} by {one['who']}: {one['result']}" for one in found["remedies"]),
         *(
             [f"decided: {found['decided_by']}: {found['reason']}"]
             if found["decided_by"]
-            else [f"first: {kind.first}", f"then: {kind.person}"]
+            else [*_first(kind.first, found), f"then: {kind.person}"]
         ),
     ]
     typer.echo("\n".join(lines))
+
+
+def _shown(name: str, value: object) -> object:
+    """A fact as people read it: a look at everything has begun at no time."""
+    if value is None:
+        return "-"
+    return "the beginning" if name == "since" and str(value).startswith("1970-01-01T00:00:00") else value
+
+
+def _first(command: str, found: Mapping[str, Any]) -> list[str]:
+    """The first command with the ids of this finding; none where it is this very page."""
+    if command.startswith("onceflow findings show "):
+        return []
+    facts = found["facts"]
+    for word, name in (("ID", "operation_id"), ("LANE", "lane"), ("TOPIC", "topic"), ("EVENT", "event_id")):
+        if facts.get(name) is not None:
+            command = re.sub(rf"\b{word}\b", str(facts[name]), command)
+    return [f"first: {command}"]
 
 
 @app.command()
