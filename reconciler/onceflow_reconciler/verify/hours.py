@@ -227,12 +227,25 @@ def proof_faults(
         for lane, said in former["lanes"].items()
         if made["lanes"].get(lane, 0) < said
     ]
-    faults += [
-        ("proof_differs", topic, f"the topic was {said['id']}, and is {made['topics'][topic]['id']}")
-        for topic, said in former["topics"].items()
-        if topic in made["topics"] and made["topics"][topic]["id"] != said["id"]
-    ]
+    for topic, said in former["topics"].items():
+        if topic in made["topics"]:
+            faults += _topic_faults(topic, said, made["topics"][topic])
     return faults
+
+
+def _topic_faults(topic: str, said: Mapping[str, Any], found: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    if found["id"] != said["id"]:
+        return [("proof_differs", topic, f"the topic was {said['id']}, and is {found['id']}")]
+    ends = {number: place["end"] for number, place in found["partitions"].items()}
+    return [
+        (
+            "proof_differs",
+            f"{topic}/{number}",
+            f"its log ended before offset {place['end']}, and ends before {ends[number]}",
+        )
+        for number, place in said["partitions"].items()
+        if ends.get(number, place["end"]) < place["end"]
+    ]
 
 
 def _hour_faults(subject: str, said: Mapping[str, Any], found: Mapping[str, Any] | None) -> list[tuple[str, str, str]]:

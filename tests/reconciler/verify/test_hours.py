@@ -133,11 +133,15 @@ def test_what_is_kept_for_a_person_need_not_be_listed() -> None:
     assert not KnownHours(ours={START: ONE}, kept_out={START: forged}, read={START: HourSum(2, 1)}).is_proved(START)
 
 
+def topic(topic_id: str, end: int) -> dict[str, Any]:
+    return {"id": topic_id, "partitions": {"0": {"first": 0, "end": end}}}
+
+
 def proof(**changes: Any) -> dict[str, Any]:
     hour = {"events": 3, "id_hash": 99, "settled": True}
     made = {
         "version": 1, "made_at": "2026-01-01T00:00:00.000000Z", "deployment": "shop", "mode": "test",
-        "hours": {"acct_1": {str(START): hour}}, "lanes": {"0": 5}, "topics": {"events": {"id": "A"}},
+        "hours": {"acct_1": {str(START): hour}}, "lanes": {"0": 5}, "topics": {"events": topic("A", 9)},
     }  # fmt: skip
     return {**made, **changes}
 
@@ -148,7 +152,9 @@ def proof(**changes: Any) -> dict[str, Any]:
         ({}, []),
         ({"lanes": {"0": 6}}, []),
         ({"lanes": {"0": 4}}, ["proof_differs"]),
-        ({"topics": {"events": {"id": "B"}}}, ["proof_differs"]),
+        ({"topics": {"events": topic("B", 9)}}, ["proof_differs"]),
+        ({"topics": {"events": topic("A", 8)}}, ["proof_differs"]),
+        ({"topics": {"events": topic("A", 10)}}, []),
         ({"deployment": "other"}, ["proof_of_another"]),
         ({"hours": {}}, ["proof_differs"]),
         ({"hours": {"acct_1": {str(START): {"events": 3, "id_hash": 98, "settled": True}}}}, ["proof_differs"]),
