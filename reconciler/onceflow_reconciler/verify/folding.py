@@ -104,12 +104,28 @@ def event_words(offset: int, headers: Sequence[tuple[str, bytes | None]], value:
     """Return the line of a record of an event topic, as query ``event_blocks`` writes it of its marker; None where it is odd."""
     said = dict(headers)
     identity, event_id, event_type = _identity(said.get("ce_source")), said.get("ce_id"), said.get("ce_type")
-    if identity is None or not event_id or b"\n" in event_id or not event_type or b"\n" in event_type:
+    created = _created(said.get("ce_time"))
+    if (
+        identity is None
+        or created is None
+        or not event_id
+        or b"\n" in event_id
+        or not event_type
+        or b"\n" in event_type
+    ):
         return None
     # What was brought by us is in other bytes than Stripe's: its marker has the digest of what it says.
     if said.get("onceflow_endpoint") == _RECONCILER:
-        return b"%b%b\n%b\n%d\n%b\n" % (identity, event_id, event_type, offset, digest_of(value).hex().encode())
-    return b"%b%b\n%b\n%d\n%b\n" % (identity, event_id, event_type, offset, hashlib.sha256(value).hexdigest().encode())
+        digest = digest_of(value).hex().encode()
+    else:
+        digest = hashlib.sha256(value).hexdigest().encode()
+    return b"%b%b\n%b\n%b\n%d\n%b\n" % (identity, event_id, event_type, created, offset, digest)
+
+
+@lru_cache(maxsize=_REMEMBERED_MAX)
+def _created(raw: bytes | None) -> bytes | None:
+    """Return a time as PostgreSQL writes it in UTC, nothing for one that is not told, None where it is odd."""
+    return b"" if raw is None else _written(raw)
 
 
 @lru_cache(maxsize=_REMEMBERED_MAX)

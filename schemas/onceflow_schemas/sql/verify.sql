@@ -70,7 +70,8 @@ SELECT s.topic_id, s.partition, s."offset", s.account, s.mode, s.event_id, s.cre
        other.api_version AS first_api_version,
        here.event_id IS NOT NULL
            AND ((here.account, here.mode, here.event_id) IS DISTINCT FROM (s.account, s.mode, s.event_id)
-                OR here.body_sha256 <> s.digest OR here.type <> s.type) AS marker_differs,
+                OR here.body_sha256 <> s.digest OR here.type <> s.type
+                OR here.event_created IS DISTINCT FROM s.created) AS marker_differs,
        q."offset" IS NOT NULL AND sha256(coalesce(q.value, '')) <> coalesce(s.value_digest, s.digest) AS quarantine_differs,
        here.state = 'quarantined' AND q."offset" IS NULL
            AND to_timestamp(s.record_ms / 1000.0) >= gone.records AS quarantine_lacks,
@@ -90,7 +91,9 @@ CROSS JOIN (SELECT coalesce(max(gone_before) FILTER (WHERE name = 'inbox'), '-in
                    coalesce(max(gone_before) FILTER (WHERE name = 'quarantine'), '-infinity') AS records FROM onceflow.retention) AS gone
 -- By arrival, everything that was read is judged: what waited for long came before.
 WHERE (%(by_arrival)s::boolean OR coalesce(s.created, to_timestamp(s.record_ms / 1000.0)) >= %(since)s
-                              AND coalesce(s.created, to_timestamp(s.record_ms / 1000.0)) < %(until)s)
+                              AND coalesce(s.created, to_timestamp(s.record_ms / 1000.0)) < %(until)s
+       -- What a marker says to be of the window, its record must say too.
+       OR here.event_created >= %(since)s AND here.event_created < %(until)s)
   AND (%(account)s::text IS NULL OR s.account = %(account)s);
 
 -- name: repeats
@@ -119,7 +122,7 @@ SELECT 'foreign_record', format('%%s@%%s of %%s', partition, "offset", topic_id)
 FROM judged WHERE state = 'foreign'
 UNION ALL
 SELECT 'marker_differs', format('%%s/%%s', account, event_id),
-       format('partition %%s, offset %%s: the marker has another digest, or another type, than the record', partition, "offset")
+       format('partition %%s, offset %%s: the marker has another digest, type or time than the record', partition, "offset")
 FROM judged WHERE marker_differs
 UNION ALL
 SELECT 'quarantine_differs', format('%%s@%%s of %%s', partition, "offset", topic_id),

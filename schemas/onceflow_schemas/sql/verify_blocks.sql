@@ -11,7 +11,8 @@ SELECT partition, block, records, digest, processed, ignored, parked
 FROM (SELECT i.partition, i."offset" / %(places)s AS block, count(*) AS records,
              sha256(convert_to(string_agg(
                  CASE WHEN i.state = 'quarantined' THEN '!' ELSE '' END || i.account || E'\n' || i.mode || E'\n' || i.event_id
-                     || E'\ncom.stripe.' || i.type || E'\n' || i."offset"::text || E'\n' || encode(i.body_sha256, 'hex') || E'\n',
+                     || E'\ncom.stripe.' || i.type || E'\n' || coalesce(i.event_created::text, '')
+                     || E'\n' || i."offset"::text || E'\n' || encode(i.body_sha256, 'hex') || E'\n',
                  '' ORDER BY i."offset"), 'UTF8')) AS digest,
              count(*) FILTER (WHERE i.state = 'processed') AS processed, count(*) FILTER (WHERE i.state = 'ignored') AS ignored,
              count(*) FILTER (WHERE i.state = 'parked') AS parked

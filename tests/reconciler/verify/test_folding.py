@@ -137,13 +137,15 @@ def test_one_marker_with_the_words_of_two_is_not_two(connection: psycopg.Connect
     for offset, event in enumerate((first, second)):
         blocks.add(offset, headers_of(event), event.body)
     digest = hashlib.sha256(b"{}")
-    words = Event("a", "test", f"1\ncom.stripe.x\n0\n{digest.hexdigest()}\na\ntest\n2", "x", b"{}")
+    words = Event("a", "test", f"1\ncom.stripe.x\n\n0\n{digest.hexdigest()}\na\ntest\n2", "x", b"{}")
     marker(connection, 1, words, digest=digest.digest(), state="processed")
     rows = marker_blocks(connection, 2)
     assert blocks.compare(rows).proved == frozenset()
     assert {one.digest for one in rows.values()} == {
         hashlib.sha256(
-            b"".join(b"a\ntest\n%d\ncom.stripe.x\n%d\n%b\n" % (n + 1, n, digest.hexdigest().encode()) for n in range(2))
+            b"".join(
+                b"a\ntest\n%d\ncom.stripe.x\n\n%d\n%b\n" % (n + 1, n, digest.hexdigest().encode()) for n in range(2)
+            )
         ).digest()
     }, "without the count they would be the same"
 

@@ -83,6 +83,14 @@ DATABASE = {
         f"UPDATE onceflow.inbox SET body_sha256 = sha256('x') WHERE event_id = {ONE_MARKER}",
         "marker_differs",
     ),
+    "marker_of_another_time": (
+        f"UPDATE onceflow.inbox SET event_created = event_created - interval '5 hours' WHERE event_id = {ONE_MARKER}",
+        "marker_differs",
+    ),
+    "marker_without_time": (
+        f"UPDATE onceflow.inbox SET event_created = NULL WHERE event_id = {ONE_MARKER}",
+        "marker_differs",
+    ),
     "marker_moved": (
         f'UPDATE onceflow.inbox SET "offset" = "offset" + 1, partition = (partition + 1) %% 3 WHERE event_id = {ONE_MARKER}',
         None,
@@ -142,6 +150,10 @@ def test_a_database_that_was_tampered_with_is_convicted(kept: ProvingRoad) -> No
         assert found, name
         assert kind is None or kind in found, (name, found)
     assert kept.kinds() == []
+    # A marker whose time was moved out of the window is held against its record, which is of the window.
+    with kept.altered(DATABASE["marker_of_another_time"][0]):
+        window = kept.answer(with_stripe=False, since=datetime.now(UTC) - timedelta(hours=1))
+    assert "marker_differs" in {kind for kind, _, _ in window.unexplained}
 
 
 def test_what_is_quarantined_while_a_block_is_proved_is_no_difference(
