@@ -146,6 +146,16 @@ LEDGER_FINDINGS: Final = (
         "it; where a release changed what is ignored, accept the finding.",
     ),
     FindingKind(
+        "operation_differs",
+        "an operation that is not what was asked for",
+        "Its id is made of account, mode, effect, subject and occurrence, and a digest of its arguments is kept: one of them was changed by hand. The "
+        "same wish may be sent a second time under its real id.",
+        "possible",
+        "onceflow operations list",
+        "Compare the row with a backup of the database, and with the object at Stripe. Put right what was changed by hand, or accept "
+        "the finding.",
+    ),
+    FindingKind(
         "parked_without_marker",
         "an event that waits without its marker",
         "A parked row has it, and its marker does not say so.",

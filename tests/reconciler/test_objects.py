@@ -10,9 +10,16 @@ import pytest
 import stripe
 
 from onceflow_reconciler.compare_objects import Known, compare_object, operation_id_of
+from onceflow_schemas.identity import operation_id
 from tests.reconciler.conftest import PLATFORM, ReconcilerRoad
 
-OPERATION = UUID("6f1c7f0e-4c5a-5f6e-8a53-0d6c2f3b9a11")
+
+def operation_of(effect: str) -> UUID:
+    return operation_id(account=PLATFORM, mode="test", effect=effect, subject="order_1", occurrence=1)
+
+
+OPERATION = operation_of("charge")
+ARGS = b'{"amount": 1500, "currency": "eur"}'
 KNOWN: dict[str, Any] = {
     "state": "succeeded",
     "external_id": "pi_1",
@@ -112,9 +119,9 @@ def insert_operation(road: ReconcilerRoad, *, state: str, external_id: str | Non
         connection.execute(
             "INSERT INTO onceflow.operation (id, account, mode, effect, subject, occurrence, kind, args, args_sha256, cause, steps,"
             " api_version, window_from, state, external_id, next_attempt_at, told, settled_at)"
-            " VALUES (%s, %s, 'test', %s, 'order_1', 1, 'stripe', %s, sha256('x'), 'test', '[]', 'x', clock_timestamp(), %s, %s,"
+            " VALUES (%s, %s, 'test', %s, 'order_1', 1, 'stripe', %s, sha256(%s), 'test', '[]', 'x', clock_timestamp(), %s, %s,"
             f" 'infinity', CASE WHEN %s = 'succeeded' THEN '{{succeeded}}'::text[] ELSE '{{}}' END, {settled})".encode(),
-            [OPERATION, PLATFORM, effect, '{"amount": 1500, "currency": "eur"}', state, external_id, state],
+            [operation_of(effect), PLATFORM, effect, ARGS.decode(), ARGS, state, external_id, state],
         )
 
 
@@ -165,7 +172,7 @@ def test_a_refund_that_fails_weeks_later_is_looked_at_and_then_told(road: Reconc
     """Its event is out of reach: only the object still says it."""
     client = client_of(road)
     intent = charged(road, method="pm_card_refundFail")
-    metadata = {"onceflow_operation": str(OPERATION)}
+    metadata = {"onceflow_operation": str(operation_of("refund"))}
     refund = client.v1.refunds.create({"payment_intent": intent, "amount": 1500, "metadata": metadata})
     client.v1.payment_intents.update(intent, {"metadata": {"onceflow_operation": ""}})
     insert_operation(road, state="succeeded", external_id=refund.id, effect="refund")

@@ -18,6 +18,7 @@ from onceflow_reconciler.verify.event_ledger import EventLedger, note_ends
 from onceflow_reconciler.verify.fingerprints import judge_fingerprints
 from onceflow_reconciler.verify.hours import LATE_SECONDS, PROOF_VERSION, HourSum, proof_faults, proof_hours
 from onceflow_reconciler.verify.object_ledger import ObjectLedger
+from onceflow_reconciler.verify.operation_rows import judge_operations
 from onceflow_reconciler.verify.outcome_ledger import OutcomeLedger
 from onceflow_reconciler.verify.question import Answer, Question
 from onceflow_reconciler.verify.repeats import judge_repeats
@@ -84,6 +85,7 @@ class Proving:
             self._tables.run(step, begins=self._question.since is not None)
             # Whoever is told renews a lease meanwhile.
             self._tables.count(0)
+        judge_operations(self._tables)
         self._judge_lanes_behind()
         hours = self._hours()
         stripe: dict[str, Told] = {}

@@ -5,7 +5,7 @@ Rule: all of it happens in one transaction of one connection; what is read besid
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -18,7 +18,7 @@ from onceflow_schemas.sql import queries
 
 _SQL = {
     **queries("verify_tables"), **queries("verify"), **queries("verify_blocks"), **queries("verify_bounds"),
-    **queries("verify_hours"), **queries("verify_explained"),
+    **queries("verify_hours"), **queries("verify_explained"), **queries("verify_rows"),
 }  # fmt: skip
 _MADE: Final = (
     "seen_event", "seen_outcome", "listed_event", "listed_span", "passed", "lane_before", "proved_event", "proved_outcome",
@@ -61,6 +61,13 @@ class Tables:
     def rows(self, query: str, **given: object) -> list[Any]:
         """Return a query's rows."""
         return self._connection.execute(_SQL[query], {**self._window, **given}).fetchall()
+
+    def pages(self, query: str, *, rows_max: int) -> Iterator[list[Any]]:
+        """Yield a query's rows, at most so many at once."""
+        with self._connection.cursor(name=query) as cursor:
+            cursor.execute(_SQL[query], self._window)
+            while page := cursor.fetchmany(rows_max):
+                yield page
 
     def copy(self, query: str) -> AbstractContextManager[Copy]:
         """Begin to copy."""

@@ -7,19 +7,21 @@ import pytest
 import stripe
 
 from onceflow_reconciler.verify.hours import extended
+from onceflow_schemas.identity import operation_id
 from onceflow_simulator import Simulator
 from tests.processor.conftest import make_road as make_road  # noqa: PLC0414 - a fixture of this folder too
 from tests.processor.processor_process import MakeRoad
-from tests.reconciler.test_objects import OPERATION
 from tests.reconciler.verify.proving_road import ProvingRoad
 from tests.reconciler.verify.test_proving import ONE_MARKER
 from tests.reconciler.verify.test_proving import simulator as simulator  # noqa: PLC0414 - a fixture of this folder too
 
 DAY = 24 * 3600
+ACCOUNT = "acct_test"
+OPERATION = operation_id(account=ACCOUNT, mode="test", effect="charge", subject="order_1", occurrence=1)
 INSERT_OPERATION = (
     "INSERT INTO onceflow.operation (id, account, mode, effect, subject, occurrence, kind, args, args_sha256, cause, steps,"
     " api_version, window_from, requested_at, state, external_id, next_attempt_at, settled_at)"
-    " SELECT '{id}', account, 'test', 'charge', 'order_1', 1, 'stripe', '{{\"amount\": 700}}', sha256('x'), 'test',"
+    " SELECT '{id}', account, 'test', 'charge', 'order_1', 1, 'stripe', '{{\"amount\": 700}}', sha256('{{\"amount\": 700}}'), 'test',"
     " '[{{\"request\": {{\"path\": \"/v1/payment_intents\"}}}}]', 'x', t, t, 'succeeded', '{intent}', 'infinity', t"
     " FROM (SELECT account, clock_timestamp() - interval '1 hour' AS t FROM onceflow.inbox LIMIT 1) AS one"
 )
@@ -133,13 +135,16 @@ def test_objects_and_operations_are_compared_one_by_one(proving: ProvingRoad) ->
         assert set(proving.kinds()) >= ({kind} if kind else set()), change
         proving.change("DELETE FROM onceflow.operation")
         proving.change(INSERT_OPERATION.format(id=OPERATION, intent=made.id))
+    # A row is held against itself, whatever Stripe says.
+    for change in ("effect = 'x'", "occurrence = 2", "args = '{}'", "args_sha256 = 'x'", "order_key = 'x'"):
+        proving.change(f"UPDATE onceflow.operation SET {change}")
+        assert "operation_differs" in proving.kinds(with_stripe=False), change
+        proving.change("DELETE FROM onceflow.operation")
+        proving.change(INSERT_OPERATION.format(id=OPERATION, intent=made.id))
     judge_beside_a_former_proof(proving, alterations, intent=made.id)
     # Of another operation Stripe shows nothing.
-    proving.change(
-        INSERT_OPERATION.format(id="6f1c7f0e-4c5a-5f6e-8a53-0d6c2f3b9a12", intent="pi_nobody").replace(
-            "order_1", "order_2"
-        )
-    )
+    another = operation_id(account=ACCOUNT, mode="test", effect="charge", subject="order_2", occurrence=1)
+    proving.change(INSERT_OPERATION.format(id=another, intent="pi_nobody").replace("order_1", "order_2"))
     assert proving.kinds() == ["object_not_listed"]
 
 
