@@ -34,7 +34,7 @@ NOTED_SECONDS: Final = 0.25
 STEPS: Final = (
     "judge_records", "judge_markers", "judge_quarantine", "make_known", "judge_outcomes", "judge_lanes",
     "judge_positions", "judge_trimmed", "judge_states",
-    "judge_retention", "judge_stops",
+    "judge_retention", "judge_stops", "judge_keys",
 )  # fmt: skip
 
 

@@ -93,6 +93,8 @@ def judge_rows(proving: ProvingRoad) -> None:
             " FROM onceflow.inbox WHERE state = 'parked'"
         )
         assert proving.kinds(with_stripe=False) == ["parked_differs"]
+        proving.change("UPDATE onceflow.parked_key SET event_id = 'evt_other'")
+        assert proving.kinds(with_stripe=False) == ["parked_differs"] * 2
         proving.change("DELETE FROM onceflow.parked")
         proving.change("DELETE FROM onceflow.parked_key")
 
