@@ -93,7 +93,7 @@ def check_safety(connection: Connection[Any]) -> int:
 
 
 def check_database(
-    connection: Connection[Any], *, deployment: str, accounts: Sequence[str], mode: str
+    connection: Connection[Any], *, deployment: str, accounts: Sequence[str], mode: str, dry_run: bool = False
 ) -> tuple[int, frozenset[str]]:
     """Check schema, safety and the frozen deployment row; freeze it at the first start.
 
@@ -102,6 +102,7 @@ def check_database(
         deployment: the deployment's id.
         accounts: the accounts of the settings; new ones are added to the frozen ones.
         mode: ``live`` or ``test``.
+        dry_run: write nothing, neither at the first start nor of new accounts.
 
     Returns:
         The server's version number (such as 180004), and the accounts that this deployment serves.
@@ -115,20 +116,24 @@ def check_database(
     check_schema(connection)
     connection.rollback()
     version = check_safety(connection)
-    with connection.transaction(), connection.cursor(row_factory=dict_row) as cursor:
+    with connection.transaction(force_rollback=dry_run), connection.cursor(row_factory=dict_row) as cursor:
         if not cursor.execute(_SQL["lanes"]).fetchall():
             raise Misconfigured("lanes_missing", "the database has no lanes yet")
-        served = _check_deployment(cursor, deployment=deployment, accounts=sorted(set(accounts)), mode=mode)
+        served = _check_deployment(
+            cursor, deployment=deployment, accounts=sorted(set(accounts)), mode=mode, dry_run=dry_run
+        )
     return version, served
 
 
-def _check_deployment(cursor: Any, *, deployment: str, accounts: list[str], mode: str) -> frozenset[str]:
+def _check_deployment(cursor: Any, *, deployment: str, accounts: list[str], mode: str, dry_run: bool) -> frozenset[str]:
     system = _one(cursor.execute(_SQL["system"]).fetchone())
     cursor.execute(_SQL["deployment_freeze"], {"id": deployment, "accounts": accounts, "mode": mode, **system})
     row = _one(cursor.execute(_SQL["deployment"]).fetchone())
     if (row["id"], row["mode"]) != (deployment, mode):
         message = f"the database belongs to deployment {row['id']} ({row['mode']}), not {deployment} ({mode})"
         raise Misconfigured("database_other_deployment", message)
+    if dry_run:
+        return frozenset(accounts) | frozenset(row["accounts"])
     if (row["system_id"], row["timeline"]) != (system["system_id"], system["timeline"]):
         cursor.execute(_SQL["deployment_restored"], system)
         log.warning("database_restored", system_id=system["system_id"], timeline=system["timeline"])

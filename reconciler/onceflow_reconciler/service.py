@@ -126,7 +126,7 @@ class _Service:
                 self._lifetime.wait(RETRY_SECONDS)
 
     def once(self, *, dry_run: bool) -> tuple[dict[str, Looked], int]:
-        with self._open() as connection:
+        with self._open(dry_run=dry_run) as connection:
             lease = self._lease(connection)
             # A look that changes nothing may be taken beside one that works.
             if not dry_run and not lease.acquire():
@@ -236,11 +236,16 @@ class _Service:
             connection, tools.lists, events=events, objects=objects, mode=options.mode, check=check, dry_run=dry_run
         )
 
-    def _open(self) -> Connection[Any]:
+    def _open(self, *, dry_run: bool = False) -> Connection[Any]:
         options = self._options
         connection = self._connect()
         try:
-            check_database(connection, deployment=options.deployment, accounts=options.accounts, mode=options.mode)
+            named: dict[str, Any] = {
+                "deployment": options.deployment,
+                "accounts": options.accounts,
+                "mode": options.mode,
+            }
+            check_database(connection, **named, dry_run=dry_run)
         except BaseException:
             connection.close()
             raise

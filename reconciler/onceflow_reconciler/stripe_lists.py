@@ -78,7 +78,7 @@ class NotReadable(Exception):
 def not_readable(error: NotReadable) -> Unavailable:
     """Return the failure of a proof for which Stripe cannot be read."""
     permission = f" Give the key the permission {error.permission}." if error.permission else ""
-    hint = f"`onceflow doctor` tells what the key may.{permission}"
+    hint = f"Look at the key in Stripe's dashboard.{permission}"
     return Unavailable("stripe_not_readable", f"Stripe's lists: {error}", hint)
 
 

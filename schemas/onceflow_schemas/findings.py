@@ -50,7 +50,7 @@ _KINDS: Final = (
         "an account that cannot be read",
         "Stripe refuses the key, the key lacks a permission, the account has been disconnected, or Stripe does not answer. Other accounts go on.",
         "possible",
-        "onceflow doctor",
+        "onceflow verify",
         "The finding names what Stripe answered and the permission that the key lacks. Give the restricted key that permission, or set"
         " a key that works; for an account that has left you, accept the finding.",
     ),

@@ -22,6 +22,8 @@ def test_a_key_that_is_refused_keeps_nobody_else_waiting(road: ReconcilerRoad) -
     road.customers(1, account=CONNECTED)
     road.stripe.advance(5)
     road.stripe.faults.answer(401, match={"account": PLATFORM}, times=1000)
+    road.once(status=1, accounts=CONNECTED, dry_run=True)
+    assert road.rows("SELECT accounts FROM onceflow.deployment") == [], "a dry run notes no account"
     found = road.once(status=1, accounts=CONNECTED)
     assert found[PLATFORM]["waits"] == "not_readable"
     assert found[CONNECTED]["brought"] == 1

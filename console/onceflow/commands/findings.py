@@ -6,7 +6,7 @@ Rule: ``accept`` and ``heal`` are dry runs unless ``--execute`` is given, and ne
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,6 +100,11 @@ def show(finding_id: Id, *, config: Config = None, assignments: Set = None, as_j
     typer.echo("\n".join(lines))
 
 
+def _tell_not_open(finding_ids: Iterable[int]) -> None:
+    for one in sorted(finding_ids):
+        say(f"{one} is not open any more: `onceflow findings show {one}`")
+
+
 def _shown(name: str, value: object) -> object:
     """A fact as people read it: a look at everything has begun at no time."""
     if value is None:
@@ -148,6 +153,7 @@ def accept(
         word = "accepted" if execute else "would be accepted (--execute does it)"
         for one in named:
             say(f"{one['id']} {one['kind']} {one['subject']}: {word}")
+        _tell_not_open(set(finding_ids) - {one["id"] for one in named})
     raise typer.Exit(0 if len(done) == len(set(finding_ids)) else 1)
 
 
@@ -202,6 +208,7 @@ def heal(
                 f"{one['id']} {one['kind']} {one['subject']}: {words}"
                 + ("" if execute or remedy is None else " (--execute)")
             )
+        _tell_not_open(set(finding_ids) - {one["id"] for one in found})
     raise typer.Exit(0 if len(found) == len(set(finding_ids)) and all(one["action"] for one in told) else 1)
 
 

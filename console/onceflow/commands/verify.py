@@ -5,6 +5,7 @@ Rule: the status is 0 only when nothing is unexplained; a ledger that cannot be 
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,6 +53,8 @@ def verify(
     begin, end = time_of("since", since, faults=faults), time_of("until", until, faults=faults)
     if begin is not None and end is not None and begin >= end:
         faults.append("--since is not before --until")
+    if begin is not None and begin > datetime.now(UTC):
+        faults.append("--since is in the future: nothing could be proved")
     if faults:
         raise typer.BadParameter("; ".join(faults))
     from onceflow.settings import load_settings

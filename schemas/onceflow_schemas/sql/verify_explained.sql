@@ -17,6 +17,10 @@ FROM onceflow.operation
 WHERE account = %(listed_account)s AND mode = %(mode)s AND requested_at >= to_timestamp(%(hours_since)s)
 GROUP BY 1;
 
+-- name: not_yet_due_since
+SELECT extract(epoch FROM date_trunc('second', min(coalesce(created, received_at::timestamptz))))::bigint
+FROM judged WHERE state = 'not_yet_due' AND account = %(listed_account)s;
+
 -- name: judge_not_listed
 -- Operations that made an object in a stretch that was listed as a whole, and whose object was not in it.
 INSERT INTO unexplained
