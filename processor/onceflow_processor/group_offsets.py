@@ -18,6 +18,8 @@ from onceflow_producer.failpoint import hit
 from onceflow_producer.repeat_limit import RepeatLimit
 
 OFFSETS_COMMIT_SECONDS = 1.0
+TELL_AGAIN_SECONDS = 30.0
+"""Whatever the group was told is told again: a member that slept may have told it less meanwhile, or a report was lost."""
 
 log = structlog.get_logger("onceflow.processor")
 
@@ -28,10 +30,11 @@ class GroupOffsets:
     def __init__(self, count: Callable[[str], None]) -> None:
         """``count(kind)`` counts what went wrong, for the metrics."""
         self._count = count
-        self._ours: set[Partition] = set()
+        self._ours: dict[Partition, int] = {}
         self._done: dict[Partition, int] = {}
         self._told = RepeatLimit()
         self._committed_at = 0.0
+        self._all_told_at = time.monotonic()
 
     def note(self, next_offsets: Mapping[Partition, int]) -> None:
         """Note the offsets after what is done."""
@@ -40,7 +43,7 @@ class GroupOffsets:
 
     def forget(self, partition: Partition) -> None:
         """Forget a partition that is no longer ours."""
-        self._ours.discard(partition)
+        self._ours.pop(partition, None)
         self._done.pop(partition, None)
 
     def forget_all(self) -> None:
@@ -51,6 +54,9 @@ class GroupOffsets:
     def commit(self, consumer: Consumer, *, at_once: bool = False) -> None:
         """Tell the group, at most every ``OFFSETS_COMMIT_SECONDS`` unless ``at_once``, and without waiting."""
         now = time.monotonic()
+        if now - self._all_told_at >= TELL_AGAIN_SECONDS:
+            self._done = dict(self._ours)
+            self._all_told_at = now
         if not self._done or (not at_once and now - self._committed_at < OFFSETS_COMMIT_SECONDS):
             return
         places = [TopicPartition(partition.topic, partition.number, at) for partition, at in self._done.items()]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+from onceflow_processor import group_offsets
 from onceflow_processor.group_offsets import GroupOffsets
 from onceflow_processor.records import Partition
 from tests.processor.processor_process import MakeRoad, end, wait_until
@@ -45,6 +47,18 @@ def test_they_are_told_once_a_second_unless_at_once() -> None:
     offsets.commit(listener.consumer, at_once=True)
     assert listener.told == [{0: 6, 1: 7}, {0: 8}]
     assert counted == []
+
+
+def test_they_are_told_again_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A member that slept may have told the group less meanwhile, and without new records nobody else would tell it."""
+    offsets, listener = GroupOffsets(lambda _: None), Listener()
+    offsets.note({FIRST: 5, SECOND: 7})
+    offsets.commit(listener.consumer)
+    offsets.forget(SECOND)
+    offsets.commit(listener.consumer, at_once=True)
+    monkeypatch.setattr(group_offsets, "TELL_AGAIN_SECONDS", 0.0)
+    offsets.commit(listener.consumer, at_once=True)
+    assert listener.told == [{0: 5, 1: 7}, {0: 5}]
 
 
 def test_what_is_no_longer_ours_is_not_told() -> None:
