@@ -125,13 +125,22 @@ def check_database(
     return version, served
 
 
+def refuse_other(found: tuple[str, str], *, asked: tuple[str, str]) -> None:
+    """Hold the deployment and mode that a database belongs to against those of the settings.
+
+    Raises:
+        Misconfigured: database_other_deployment.
+    """
+    if found != asked:
+        message = "the database belongs to deployment {} ({}), not {} ({})".format(*found, *asked)
+        raise Misconfigured("database_other_deployment", message)
+
+
 def _check_deployment(cursor: Any, *, deployment: str, accounts: list[str], mode: str, dry_run: bool) -> frozenset[str]:
     system = _one(cursor.execute(_SQL["system"]).fetchone())
     cursor.execute(_SQL["deployment_freeze"], {"id": deployment, "accounts": accounts, "mode": mode, **system})
     row = _one(cursor.execute(_SQL["deployment"]).fetchone())
-    if (row["id"], row["mode"]) != (deployment, mode):
-        message = f"the database belongs to deployment {row['id']} ({row['mode']}), not {deployment} ({mode})"
-        raise Misconfigured("database_other_deployment", message)
+    refuse_other((row["id"], row["mode"]), asked=(deployment, mode))
     if dry_run:
         return frozenset(accounts) | frozenset(row["accounts"])
     if (row["system_id"], row["timeline"]) != (system["system_id"], system["timeline"]):

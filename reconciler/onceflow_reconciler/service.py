@@ -240,12 +240,13 @@ class _Service:
         options = self._options
         connection = self._connect()
         try:
-            named: dict[str, Any] = {
-                "deployment": options.deployment,
-                "accounts": options.accounts,
-                "mode": options.mode,
-            }
-            check_database(connection, **named, dry_run=dry_run)
+            check_database(
+                connection,
+                deployment=options.deployment,
+                accounts=options.accounts,
+                mode=options.mode,
+                dry_run=dry_run,
+            )
         except BaseException:
             connection.close()
             raise

@@ -98,7 +98,7 @@ class ObjectLedger:
         whole, seen = Slice(since, until), _Seen(self._due_since(account))
         window = Slice(listed_since(whole, before, hours, hours_since=hours_since), until)
         is_whole = window.since < window.until
-        if window.since < window.until:
+        if is_whole:
             for of in LISTS:
                 try:
                     is_whole = self._list(account, of, window, seen) and is_whole

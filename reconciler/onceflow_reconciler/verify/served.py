@@ -5,6 +5,7 @@ Rule: what looks at another deployment, or at an account that nobody serves, pro
 
 from __future__ import annotations
 
+from onceflow_processor.start_check import refuse_other
 from onceflow_reconciler.verify.question import Question
 from onceflow_reconciler.verify.tables import Tables
 from onceflow_schemas.failure import Misconfigured, Refused
@@ -22,9 +23,7 @@ def check_served(question: Question, tables: Tables) -> None:
     served = set(rules.accounts)
     if rows:
         [(deployment, mode, accounts)] = rows
-        if (deployment, mode) != (rules.deployment, rules.mode):
-            message = f"the database belongs to deployment {deployment} ({mode}), not {rules.deployment} ({rules.mode})"
-            raise Misconfigured("database_other_deployment", message)
+        refuse_other((deployment, mode), asked=(rules.deployment, rules.mode))
         served |= set(accounts)
     elif tables.rows("has_markers") == [(True,)]:
         message = "the database has markers, and no row says whose they are"
