@@ -19,7 +19,7 @@ ANALYZE bench.staged_marker;
 ANALYZE bench.staged_outcome;
 
 -- name: empty
-TRUNCATE onceflow.inbox, onceflow.outcome;
+TRUNCATE onceflow.inbox, onceflow.outcome, onceflow.outcome_contradiction;
 
 -- name: insert_markers
 INSERT INTO onceflow.inbox
