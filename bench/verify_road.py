@@ -15,13 +15,14 @@ from typing import Any, cast
 import psycopg
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from bench.bodies import TEMPLATES_MAX, bodies, record_of
+from bench.bodies import ACCOUNT, DEPLOYMENT, TEMPLATES_MAX, bodies, record_of
 from bench.children import SideFailed, onceflow_part
 from bench.database import CLUSTER
 from bench.stage import PARTITIONS, Road, Stage
 from bench.statements import statements
 from onceflow_processor.kafka_client import admin_client, topic_id
 from onceflow_processor.records import Headers
+from onceflow_processor.start_check import check_database
 from onceflow_reconciler.verify.topic_scan import PAGE_RECORDS
 from onceflow_schemas.event_record import TYPE_PREFIX, OutgoingRecord
 
@@ -99,6 +100,8 @@ def settle_road(stage: Stage, road: Road, url: str) -> None:
 def _write_rows(connection: psycopg.Connection[Any], stage: Stage, road: Road) -> None:
     log = topic_id(admin_client({"bootstrap.servers": stage.bootstrap}), road.events)
     ends = dict.fromkeys(range(PARTITIONS), 0)
+    # As a processor does at its first start: a proof wants to know whose rows they are.
+    check_database(connection, deployment=DEPLOYMENT, accounts=(ACCOUNT,), mode="test")
     with connection.transaction():
         with connection.cursor().copy(_SQL["copy_markers"]) as copy:
             for page in scan(stage.bootstrap, road.events):
