@@ -21,6 +21,8 @@ from typing import Any, Self
 import structlog
 
 PARENT_POLL_SECONDS = 1.0
+WAIT_STEP_SECONDS = 1.0
+"""A signal that arrives in the instant before a wait begins does not end that wait: it is heard at the next step."""
 ORPHAN_GRACE_SECONDS = 20.0
 """How long a clean stop may take after the parent's death, before the process is ended."""
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -72,9 +74,9 @@ class Lifetime:
             if remaining <= 0:
                 break
             try:
-                self._wake.get(timeout=remaining)
+                self._wake.get(timeout=min(remaining, WAIT_STEP_SECONDS))
             except queue.Empty:
-                break
+                continue
         return self.stopping
 
     def __enter__(self) -> Self:

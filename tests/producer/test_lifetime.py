@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +18,25 @@ from onceflow_producer.lifetime import Lifetime, say_ready, write_state
 from tests.producer.bridge_process import ROOT
 
 WAITS = """
-import sys
+import sys, time
 from onceflow_producer.lifetime import Lifetime
 with Lifetime() as lifetime:
     print("ready", flush=True)
     assert lifetime.wait(30)
     print(lifetime.reason, flush=True)
-    if sys.argv[1] == "slow":
-        sys.stdin.read()
+    while sys.argv[1] == "slow":
+        time.sleep(0.1)  # in steps, as each wait of a service: a signal just before a wait is heard behind it
+"""
+
+UNINTERRUPTED = """
+import signal, sys, threading, time
+from onceflow_producer.lifetime import Lifetime
+with Lifetime() as lifetime:
+    # Another thread takes the signals, so none ends a wait of this one: as when it arrives just before the wait.
+    threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    print("ready", flush=True)
+    print(lifetime.wait(20), lifetime.reason, flush=True)
 """
 
 
@@ -71,6 +83,16 @@ def test_signals_in_quick_succession_never_hang() -> None:
             if child.poll() is None:
                 child.send_signal(signal.SIGINT)
             assert child.wait(5) in {128 + signal.SIGTERM, 128 + signal.SIGINT}
+
+
+def test_a_signal_that_does_not_end_the_wait_is_heard_at_its_next_step() -> None:
+    with running(UNINTERRUPTED) as child:
+        assert line(child) == "ready"
+        sent_at = time.monotonic()
+        child.send_signal(signal.SIGTERM)
+        assert line(child) == "True SIGTERM"
+        assert time.monotonic() - sent_at < 10, "heard long before the wait is over"
+        assert child.wait(5) == 0
 
 
 ORPHAN = """
